@@ -1,0 +1,63 @@
+# `make demo` and `make test` do all the set-up themselves; see README.md.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.synced
+# Jars, kits and suites of the peers live outside the checkout and are reused.
+export OTTLA_CACHE ?= $(HOME)/.cache/ottla
+
+help:
+	@echo "make setup     .venv with everything, from requirements.lock"
+	@echo "make demo      create -> produce -> Spark reads -> kill a broker -> still there"
+	@echo "make test      set-up and all tests"
+	@echo "make check     format, lint, types, import contracts"
+	@echo "make campaign  the long runs; results go to docs/campaigns/"
+
+# uv comes from PATH, or from a plain venv of its own where it is missing.
+UV := $(shell command -v uv 2>/dev/null || echo $(OTTLA_CACHE)/uv/bin/uv)
+
+$(OTTLA_CACHE)/uv/bin/uv:
+	$(PYTHON) -m venv $(OTTLA_CACHE)/uv
+	$(OTTLA_CACHE)/uv/bin/pip install --quiet --disable-pip-version-check uv
+
+$(STAMP): pyproject.toml requirements.lock | $(filter $(OTTLA_CACHE)/%,$(UV))
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	$(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	$(UV) pip install --quiet --no-deps --python $(BIN)/python --editable .
+	@touch $@
+
+# After a change of pyproject.toml's dependencies.
+lock: | $(filter $(OTTLA_CACHE)/%,$(UV))
+	$(UV) pip compile --quiet pyproject.toml --all-extras --group dev --universal --generate-hashes \
+		--no-annotate --no-header --output-file requirements.lock
+
+setup: $(STAMP)
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup peers
+	$(BIN)/pytest
+
+unit: setup
+	$(BIN)/pytest tests/unit
+
+# Fetches the peers' jars once; says so and goes on where Maven is missing.
+peers: setup
+	$(BIN)/python tools/peers/fetch.py
+
+demo: setup
+	$(BIN)/python tools/demo.py
+
+campaign: setup peers
+	$(BIN)/pytest -m campaign
+
+# Everything that make setup made in the checkout.
+clean:
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+.PHONY: help lock clean setup check test unit peers demo campaign

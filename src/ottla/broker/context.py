@@ -1,0 +1,52 @@
+"""What a handler gets to see: the request's envelope and the broker's services."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata_cache import MetadataCache
+    from ottla.broker.ports import ControllerPort
+    from ottla.broker.replica_manager import ReplicaManager
+    from ottla.broker.topic_admin import TopicAdmin
+    from ottla.config import BrokerConfig
+    from ottla.coordinator.group_coordinator import GroupCoordinator
+    from ottla.coordinator.producer_ids import ProducerIds
+    from ottla.metadata.store import MetadataStore
+    from ottla.runtime import Runtime
+    from ottla.wire.framing import RequestHeader
+
+
+@dataclass(slots=True)
+class BrokerServices:
+    """One per broker process; made by node.py, shared by all connections."""
+
+    runtime: Runtime
+    config: BrokerConfig
+    broker_id: int
+    cluster_id: str
+    store: MetadataStore
+    metadata_cache: MetadataCache
+    replica_manager: ReplicaManager
+    controller: ControllerPort
+    topic_admin: TopicAdmin
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    # czxid of /brokers/ids/<id>; changes when the broker registers again (KIP-380).
+    broker_epoch: int = -1
+    # Highest controller epoch seen in LeaderAndIsr, StopReplica and UpdateMetadata together.
+    controller_epoch: int = 0
+
+
+@dataclass(slots=True)
+class RequestContext:
+    services: BrokerServices
+    header: RequestHeader
+    listener: str
+    client_host: str
+    principal: str = "User:ANONYMOUS"
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version

@@ -1,0 +1,1 @@
+"""Cluster metadata: the znodes and the store that holds them."""

@@ -1,0 +1,240 @@
+"""The metadata store port: ZooKeeper's model, whoever implements it.
+
+Implementations: `metadata/embedded.py` (in process), `zk/client.py` (any ZooKeeper-protocol
+server). One conformance suite (tests/conformance) holds them to this text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import NamedTuple, Protocol
+
+from ottla.errors import OttlaError
+
+ANY_VERSION = -1
+
+
+class Stat(NamedTuple):
+    """ZooKeeper's Stat, in wire order."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    num_children: int
+    pzxid: int
+
+
+class StoreError(OttlaError):
+    """An operation the store refused; `code` is ZooKeeper's."""
+
+    code = -1
+
+    def __init__(self, path: str = "") -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class RuntimeInconsistencyError(StoreError):
+    """-2: an operation of a multi that was not tried because another one failed."""
+
+    code = -2
+
+
+class ConnectionLossError(StoreError):
+    """The server went away before it answered; the operation may or may not have happened."""
+
+    code = -4
+
+
+class MarshallingError(StoreError):
+    code = -5
+
+
+class UnimplementedError(StoreError):
+    code = -6
+
+
+class OperationTimeoutError(StoreError):
+    code = -7
+
+
+class BadArgumentsError(StoreError):
+    code = -8
+
+
+class NoNodeError(StoreError):
+    code = -101
+
+
+class NoAuthError(StoreError):
+    code = -102
+
+
+class BadVersionError(StoreError):
+    code = -103
+
+
+class NoChildrenForEphemeralsError(StoreError):
+    code = -108
+
+
+class NodeExistsError(StoreError):
+    code = -110
+
+
+class NotEmptyError(StoreError):
+    code = -111
+
+
+class SessionExpiredError(StoreError):
+    code = -112
+
+
+class InvalidCallbackError(StoreError):
+    code = -113
+
+
+class InvalidAclError(StoreError):
+    code = -114
+
+
+class AuthFailedError(StoreError):
+    code = -115
+
+
+class SessionMovedError(StoreError):
+    code = -118
+
+
+class NoWatcherError(StoreError):
+    code = -121
+
+
+STORE_ERRORS: dict[int, type[StoreError]] = {cls.code: cls for cls in StoreError.__subclasses__()}
+
+
+class EventType(IntEnum):
+    CREATED = 1
+    DELETED = 2
+    DATA_CHANGED = 3
+    CHILDREN_CHANGED = 4
+
+
+class WatchEvent(NamedTuple):
+    type: EventType
+    path: str
+
+
+class SessionState(Enum):
+    CONNECTED = "connected"  # also after a reconnection that kept the session
+    SUSPENDED = "suspended"  # connection lost, session may still live
+    EXPIRED = "expired"  # ephemerals are gone; the client opens a new session by itself
+    CLOSED = "closed"
+
+
+Watcher = Callable[[WatchEvent], None]
+SessionListener = Callable[[SessionState], None]
+
+
+class CreateMode(IntEnum):
+    """Wire flags of ZooKeeper's create."""
+
+    PERSISTENT = 0
+    EPHEMERAL = 1
+    PERSISTENT_SEQUENTIAL = 2
+    EPHEMERAL_SEQUENTIAL = 3
+    CONTAINER = 4
+
+
+class Acl(NamedTuple):
+    perms: int
+    scheme: str
+    id: str
+
+
+OPEN_ACL = (Acl(31, "world", "anyone"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes | None = None
+    mode: CreateMode = CreateMode.PERSISTENT
+    acl: tuple[Acl, ...] = OPEN_ACL
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    path: str
+    data: bytes | None
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    path: str
+    version: int
+
+
+Op = Create | SetData | Delete | Check
+
+
+@dataclass(frozen=True, slots=True)
+class OpResult:
+    """Outcome of one operation of a multi: the created path, the new stat, or the error."""
+
+    path: str | None = None
+    stat: Stat | None = None
+    error: StoreError | None = None
+
+
+class MetadataStore(Protocol):
+    """A connected session. Watches are one-shot and are called on the event loop, in order,
+    before the answer to any later read shows the new state."""
+
+    @property
+    def session_id(self) -> int:
+        """The current session (a new value after expiry)."""
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]: ...
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None: ...
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]: ...
+
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        mode: CreateMode = CreateMode.PERSISTENT,
+        acl: tuple[Acl, ...] = OPEN_ACL,
+    ) -> tuple[str, Stat]:
+        """The path really made (sequential nodes get their number) and its stat."""
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat: ...
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
+
+    async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
+        """All or nothing. A failed multi does not raise: each result carries its own error
+        (the failing one its cause, the others RuntimeInconsistencyError)."""
+
+    def add_session_listener(self, listener: SessionListener) -> None: ...
+
+    async def close(self) -> None:
+        """Ends the session: its ephemeral nodes go at once."""

@@ -1,0 +1,267 @@
+"""The ports through which production code meets the world: time, randomness, network, disk.
+
+Nothing below `ottla` reads a clock, draws a random number, opens a socket or a file except
+through these. Waiting is done with asyncio (`asyncio.sleep`, `loop.call_later`): the simulator
+replaces the event loop, so timers already follow its virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall-clock time in milliseconds since the epoch."""
+
+    def monotonic_ms(self) -> float:
+        """A clock that never goes back, for durations; milliseconds."""
+
+
+class Server(Protocol):
+    """A listening socket."""
+
+    @property
+    def port(self) -> int:
+        """The port really bound (useful after asking for port 0)."""
+
+    async def close(self) -> None:
+        """Stops listening; open connections stay with their protocols."""
+
+
+class Network(Protocol):
+    async def listen(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> Server: ...
+
+    async def connect(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]: ...
+
+
+class File(Protocol):
+    """An open file. Appends go to the end; reads name their position."""
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        """Writes all of `data` at the end (short writes are completed)."""
+
+    def read_at(self, size: int, position: int) -> bytes: ...
+
+    def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def sync(self) -> None:
+        """fsync; blocking, so callers on the event loop hand it to `Runtime.blocking`."""
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: Path, *, create: bool = True) -> File: ...
+    def read_bytes(self, path: Path) -> bytes: ...
+    def write_atomically(self, path: Path, data: bytes) -> None:
+        """`<path>.tmp`, fsync, rename, fsync of the folder."""
+
+    def exists(self, path: Path) -> bool: ...
+    def is_dir(self, path: Path) -> bool: ...
+    def size(self, path: Path) -> int: ...
+    def mtime_ms(self, path: Path) -> int: ...
+    def set_mtime_ms(self, path: Path, mtime_ms: int) -> None: ...
+    def list_dir(self, path: Path) -> list[str]:
+        """Names in the folder, sorted."""
+
+    def make_dirs(self, path: Path) -> None: ...
+    def rename(self, source: Path, target: Path) -> None: ...
+    def remove(self, path: Path) -> None:
+        """Removes a file; a missing one is not an error."""
+
+    def remove_tree(self, path: Path) -> None: ...
+    def sync_dir(self, path: Path) -> None: ...
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return time.monotonic() * 1000.0
+
+
+class _SystemServer:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+
+    @property
+    def port(self) -> int:
+        return cast("int", self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        self._server.close()
+
+
+class SystemNetwork:
+    """TCP through the running event loop (uvloop in production)."""
+
+    async def listen(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> Server:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            protocol_factory, host, port, ssl=ssl_context, backlog=1024, reuse_address=True
+        )
+        return _SystemServer(server)
+
+    async def connect(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.create_connection(
+            protocol_factory, host, port, ssl=ssl_context
+        )
+        return transport, protocol
+
+
+class SystemFile:
+    __slots__ = ("_fd", "_size")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        self.write_at(data, self._size)
+
+    def read_at(self, size: int, position: int) -> bytes:
+        return os.pread(self._fd, size, position)
+
+    def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        total = len(data)
+        written = os.pwrite(self._fd, data, position)
+        while written < total:
+            written += os.pwrite(self._fd, memoryview(data)[written:], position + written)
+        self._size = max(self._size, position + total)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._size = size
+
+    def size(self) -> int:
+        return self._size
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class SystemDisk:
+    def open(self, path: Path, *, create: bool = True) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return SystemFile(os.open(path, flags, 0o644))
+
+    def read_bytes(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def write_atomically(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(path.name + ".tmp")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        temporary.replace(path)
+        self.sync_dir(path.parent)
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_dir(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def mtime_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def set_mtime_ms(self, path: Path, mtime_ms: int) -> None:
+        os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+
+    def list_dir(self, path: Path) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_dirs(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        import shutil  # rare path: keeps the broker's import time down
+
+        shutil.rmtree(path, ignore_errors=True)
+
+    def sync_dir(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The four ports together, as handed to everything that needs more than one."""
+
+    clock: Clock
+    random: random.Random
+    network: Network
+    disk: Disk
+
+    async def blocking(self, call: Callable[[], None]) -> None:
+        """Runs file work that may stall (fsync, recovery scan, deletion) off the event loop."""
+        await asyncio.get_running_loop().run_in_executor(None, call)
+
+
+def system_runtime() -> Runtime:
+    return Runtime(SystemClock(), random.SystemRandom(), SystemNetwork(), SystemDisk())
