@@ -1,0 +1,45 @@
+"""Where log lines go: everything to a file per process, warnings to stderr as well.
+
+The state-change log has a file of its own, as in Kafka (`state.change.logger`).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+LINE = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
+TIME = "%Y-%m-%d %H:%M:%S"
+MAX_FILE_BYTES = 32 * 1024 * 1024
+KEPT_FILES = 3
+STATE_CHANGE_LOGGER = "state.change.logger"
+
+
+def configure_logging(
+    folder: Path | None, name: str, *, stderr_level: int = logging.WARNING
+) -> None:
+    """Sets up the root logger of one process; `folder` None means stderr alone."""
+    formatter = logging.Formatter(LINE, TIME)
+    stderr = logging.StreamHandler(sys.stderr)
+    stderr.setLevel(stderr_level)
+    stderr.setFormatter(logging.Formatter(f"{name}: {LINE}", TIME))
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    root.addHandler(stderr)
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    root.addHandler(_file_handler(folder / f"{name}.log", formatter))
+    state_changes = logging.getLogger(STATE_CHANGE_LOGGER)
+    state_changes.addHandler(_file_handler(folder / f"{name}-state-change.log", formatter))
+    state_changes.propagate = False
+
+
+def _file_handler(path: Path, formatter: logging.Formatter) -> logging.Handler:
+    handler = RotatingFileHandler(
+        path, maxBytes=MAX_FILE_BYTES, backupCount=KEPT_FILES, delay=True, encoding="utf-8"
+    )
+    handler.setFormatter(formatter)
+    return handler

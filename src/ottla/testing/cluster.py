@@ -1,0 +1,282 @@
+"""Clusters for tests.
+
+`Cluster` runs its brokers and its store inside the test process, on one background thread: it is
+up in a fraction of a second. `ProcessCluster` is `ottla up` as a child process, one process per
+broker, for tests that need `kill -9`. Both listen on free ports of the loopback interface.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from ottla.errors import OttlaError
+from ottla.supervisor import HOST, UpOptions, broker_properties, config_path, pid_path
+
+if TYPE_CHECKING:
+    from ottla.node import Node
+    from ottla.zk.server import ZooKeeperServer
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+
+
+class ClusterError(OttlaError):
+    """The cluster did not do what the test asked for."""
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` consecutive ports that were free a moment ago."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            first = probe.getsockname()[1]
+        if first + count < 65_536 and all(_is_free(first + i) for i in range(1, count)):
+            return int(first)
+    raise ClusterError(f"found no {count} free ports in a row")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+class _ClusterBase(ABC):
+    """Ports, data folder and the context manager that both kinds share."""
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        data: Path | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        self._owns_data = data is None
+        folder = data or Path(tempfile.mkdtemp(prefix="ottla-"))
+        first_port = free_ports(brokers + 1)
+        self.options = UpOptions(
+            brokers=brokers,
+            port=first_port + 1,
+            zookeeper_port=first_port,
+            data=folder,
+            overrides=dict(overrides or {}),
+        )
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.options.bootstrap_servers
+
+    @property
+    def zookeeper(self) -> str:
+        return self.options.zookeeper_connect
+
+    @abstractmethod
+    def start(self) -> Self: ...
+
+    @abstractmethod
+    def stop(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _remove_data(self) -> None:
+        if self._owns_data:
+            shutil.rmtree(self.options.data, ignore_errors=True)
+
+
+class Cluster(_ClusterBase):
+    """Brokers and store inside this process."""
+
+    def start(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._nodes: dict[int, Node] = {}
+        self._store: ZooKeeperServer | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever, name="ottla", daemon=True)
+        self._thread.start()
+        try:
+            self._call(self._start_all(), START_TIMEOUT_S)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        if self._loop.is_closed():
+            return
+        try:
+            self._call(self._stop_all(), STOP_TIMEOUT_S)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(STOP_TIMEOUT_S)
+            self._loop.close()
+            self._remove_data()
+
+    def stop_broker(self, broker_id: int) -> None:
+        """A clean stop with controlled shutdown, as SIGTERM does."""
+        self._call(self._nodes.pop(broker_id).stop(), STOP_TIMEOUT_S)
+
+    def start_broker(self, broker_id: int) -> None:
+        self._call(self._start_node(broker_id), START_TIMEOUT_S)
+
+    def _call(self, coroutine: Coroutine[Any, Any, None], timeout_s: float) -> None:
+        future: Future[None] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future.result(timeout_s)
+
+    async def _start_all(self) -> None:
+        from ottla.runtime import system_runtime
+        from ottla.zk.server import ZooKeeperServer
+
+        self._store = ZooKeeperServer(
+            system_runtime(),
+            self.options.data / "store",
+            host=HOST,
+            port=self.options.zookeeper_port,
+            fsync=False,  # a test's metadata need not survive a power cut
+        )
+        await self._store.start()
+        await asyncio.gather(*(self._start_node(i) for i in range(self.options.brokers)))
+
+    async def _start_node(self, broker_id: int) -> None:
+        from ottla.config import BrokerConfig
+        from ottla.node import Node
+        from ottla.runtime import system_runtime
+
+        config = BrokerConfig.from_properties(broker_properties(self.options, broker_id))
+        node = Node(config, system_runtime())
+        await node.start()
+        self._nodes[broker_id] = node
+
+    async def _stop_all(self) -> None:
+        nodes, self._nodes = list(self._nodes.values()), {}
+        await asyncio.gather(*(node.stop(controlled=False) for node in nodes))
+        if self._store is not None:
+            await self._store.stop()
+
+
+class ProcessCluster(_ClusterBase):
+    """`ottla up` as a child: one process per broker, one for the store."""
+
+    _process: subprocess.Popen[str] | None = None
+
+    def start(self) -> Self:
+        command = [sys.executable, "-m", "ottla", "up"]
+        command += ["--brokers", str(self.options.brokers), "--port", str(self.options.port)]
+        command += ["--zookeeper-port", str(self.options.zookeeper_port)]
+        command += ["--data", str(self.options.data)]
+        for key, value in self.options.overrides.items():
+            command += ["--set", f"{key}={value}"]
+        self._restarted: dict[int, subprocess.Popen[bytes]] = {}
+        self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in stop
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+        self._await_ready_line()
+        return self
+
+    def _await_ready_line(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        watchdog = threading.Timer(START_TIMEOUT_S, self._process.kill)
+        watchdog.start()
+        try:
+            for line in self._process.stdout:
+                if line.startswith("ready:"):
+                    return
+        finally:
+            watchdog.cancel()
+        self._errors.seek(0)
+        message = self._errors.read().strip() or "no output"
+        self.stop()
+        raise ClusterError(f"the cluster did not start: {message}")
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for child in self._restarted.values():
+            with contextlib.suppress(ProcessLookupError):
+                child.terminate()
+        process.terminate()
+        for ending in (*self._restarted.values(), process):
+            try:
+                ending.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                ending.kill()
+                ending.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        self._errors.close()
+        self._remove_data()
+
+    def pid(self, broker_id: int) -> int:
+        if broker_id in self._restarted:
+            return self._restarted[broker_id].pid
+        return int(pid_path(self.options.data, f"broker-{broker_id}").read_text())
+
+    def kill(self, broker_id: int) -> None:
+        """`kill -9`, and waits until the process is gone."""
+        pid = self.pid(broker_id)
+        os.kill(pid, signal.SIGKILL)
+        child = self._restarted.pop(broker_id, None)
+        if child is not None:
+            child.wait()
+            return
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while _alive(pid):
+            if time.monotonic() > deadline:
+                raise ClusterError(f"pid {pid} of broker {broker_id} does not end")
+            time.sleep(0.01)
+
+    def restart(self, broker_id: int) -> None:
+        """Starts a killed broker again; returns when it accepts connections."""
+        config = config_path(self.options.data, broker_id)
+        self._restarted[broker_id] = subprocess.Popen(
+            [sys.executable, "-m", "ottla", "broker", "--config", str(config)],
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+        )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((HOST, self.options.port + broker_id), timeout=1),
+            ):
+                return
+            if time.monotonic() > deadline or self._restarted[broker_id].poll() is not None:
+                raise ClusterError(f"broker {broker_id} did not come back")
+            time.sleep(0.05)
+
+
+def _alive(pid: int) -> bool:
+    """A zombie is dead: the supervisor has yet to collect it."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return False
+    return state not in "ZX"
