@@ -1,0 +1,479 @@
+"""The configuration of one broker: Kafka's property names, checked at start (KafkaConfig)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import cast
+
+from ottla.configdef import (
+    INT_MAX,
+    ConfigDef,
+    ConfigEntry,
+    ConfigError,
+    ConfigSource,
+    ConfigType,
+    ConfigValue,
+    Synonym,
+    UpdateMode,
+    describe_broker_synonyms,
+    nearest_name,
+    parse_properties,
+    parse_table,
+    to_text,
+)
+from ottla.errors import InvariantViolated
+from ottla.types import Endpoint
+
+COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+# What the broker can really serve; anything else is refused at start, never served in the clear.
+SERVED_SECURITY_PROTOCOLS = ("PLAINTEXT",)
+_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+
+_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+
+# DynamicBrokerConfig.brokerConfigSynonyms, the highest precedence first.
+_RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+_ROLL = ("log.roll.ms", "log.roll.hours")
+_JITTER = ("log.roll.jitter.ms", "log.roll.jitter.hours")
+_FLUSH = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+_SYNONYMS = {name: group for group in (_RETENTION, _ROLL, _JITTER) for name in group}
+_SYNONYMS[_FLUSH[0]] = _FLUSH
+
+_definitions: dict[str, ConfigDef] | None = None
+
+
+def broker_definitions() -> Mapping[str, ConfigDef]:
+    """All broker configs by name; parsed from the table on first use."""
+    global _definitions
+    if _definitions is None:
+        from ottla.config_table import BROKER_CONFIGS
+
+        _definitions = parse_table(BROKER_CONFIGS)
+    return _definitions
+
+
+def base_name(name: str) -> str:
+    """The config behind a `listener.name.<listener>.` prefix."""
+    match = _LISTENER_PREFIX.fullmatch(name)
+    return match[1] if match else name
+
+
+def broker_synonyms(name: str) -> tuple[str, ...]:
+    """The configs that can give a config its value, itself included."""
+    base = base_name(name)
+    return (name, base) if base != name else _SYNONYMS.get(name, (name,))
+
+
+class BrokerConfig:
+    """Immutable. Values come from the file, over them the store's cluster-wide defaults, over
+    them the store's entries for this broker."""
+
+    __slots__ = ("_values", "dynamic_broker", "dynamic_default", "static", "warnings")
+
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic_broker: Mapping[str, str] | None = None,
+    ) -> None:
+        self.static = dict(static)
+        self.dynamic_default = dict(dynamic_default or {})
+        self.dynamic_broker = dict(dynamic_broker or {})
+        self.warnings: tuple[str, ...] = _name_warnings(self.static)
+        given = {**self.static, **self.dynamic_default, **self.dynamic_broker}
+        self._values: dict[str, ConfigValue] = {}
+        for name, definition in broker_definitions().items():
+            text = given.get(name)
+            self._values[name] = definition.default if text is None else definition.parse(text)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """Raises ConfigError with Kafka's text for unknown names, bad values and conflicts."""
+        config = cls(properties)
+        _validate(config)
+        return config
+
+    @classmethod
+    def from_file(cls, path: Path, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
+        """Reads a server.properties file; `overrides` win over it."""
+        raw = path.read_bytes()
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            text = raw.decode("latin-1")  # what Java's Properties always assumes
+        return cls.from_properties({**parse_properties(text), **(overrides or {})})
+
+    def with_dynamic(
+        self, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]
+    ) -> BrokerConfig:
+        """The same file with other dynamic entries."""
+        config = BrokerConfig(self.static, dynamic_default, dynamic_broker)
+        _validate(config)
+        return config
+
+    def value(self, name: str) -> ConfigValue:
+        """The typed value, None where it is null; unit variants are resolved (see `integer`)."""
+        try:
+            value = self._values[name]
+        except KeyError:
+            raise InvariantViolated(f"{name} is not a broker config") from None
+        return self._fallback(name) if value is None else value
+
+    def integer(self, name: str) -> int:
+        """An int, short or long. `log.retention.ms` and the like fall back to their variants."""
+        value = self.value(name)
+        if not isinstance(value, int):
+            raise InvariantViolated(f"{name} is not an integer: {value!r}")
+        return value
+
+    def optional_integer(self, name: str) -> int | None:
+        return None if self.value(name) is None else self.integer(name)
+
+    def number(self, name: str) -> float:
+        value = self.value(name)
+        if not isinstance(value, int | float):
+            raise InvariantViolated(f"{name} is not a number: {value!r}")
+        return float(value)
+
+    def boolean(self, name: str) -> bool:
+        value = self.value(name)
+        if not isinstance(value, bool):
+            raise InvariantViolated(f"{name} is not a boolean: {value!r}")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self.value(name)
+        if not isinstance(value, str):
+            raise InvariantViolated(f"{name} is not a string: {value!r}")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        return None if self.value(name) is None else self.text(name)
+
+    def items(self, name: str) -> list[str]:
+        value = self.value(name)
+        if not isinstance(value, tuple):
+            raise InvariantViolated(f"{name} is not a list: {value!r}")
+        return list(value)
+
+    def _fallback(self, name: str) -> ConfigValue:
+        values = self._values
+        if name == "log.retention.ms":
+            minutes, hours = values["log.retention.minutes"], values["log.retention.hours"]
+            if minutes is not None:
+                return _scaled_or_unlimited(cast("int", minutes), _MINUTE_MS)
+            return _scaled_or_unlimited(cast("int", hours), _HOUR_MS)
+        if name in ("log.roll.ms", "log.roll.jitter.ms"):
+            return cast("int", values[_SYNONYMS[name][1]]) * _HOUR_MS
+        if name == "log.flush.interval.ms":
+            return values["log.flush.scheduler.interval.ms"]
+        if name == "zookeeper.connection.timeout.ms":
+            return values["zookeeper.session.timeout.ms"]
+        if name == "num.replica.alter.log.dirs.threads":
+            return len(self.log_dirs)
+        return None
+
+    @property
+    def broker_id(self) -> int:
+        return self.integer("broker.id")
+
+    @property
+    def rack(self) -> str | None:
+        return self.optional_text("broker.rack")
+
+    @property
+    def zookeeper_connect(self) -> str:
+        return self.text("zookeeper.connect")
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        given = self.optional_text("log.dirs") or self.text("log.dir")
+        return [Path(item) for item in _comma_separated(given)]
+
+    @property
+    def listeners(self) -> list[Endpoint]:
+        """Where to bind. An empty host means every interface."""
+        given = self.optional_text("listeners")
+        return self._endpoints("PLAINTEXT://:9092" if given is None else given)
+
+    @property
+    def advertised_listeners(self) -> list[Endpoint]:
+        """What to register. A listener on every interface is advertised by the machine's name."""
+        given = self.optional_text("advertised.listeners")
+        endpoints = self.listeners if given is None else self._endpoints(given, advertised=True)
+        return [
+            endpoint if endpoint.host else endpoint._replace(host=_machine_name())
+            for endpoint in endpoints
+        ]
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """Name of the listener that brokers use among themselves."""
+        name = self.optional_text("inter.broker.listener.name")
+        return (name or self.text("security.inter.broker.protocol")).upper()
+
+    @property
+    def security_protocol_map(self) -> dict[str, str]:
+        protocols: dict[str, str] = {}
+        for item in _comma_separated(self.text("listener.security.protocol.map")):
+            name, colon, protocol = item.rpartition(":")
+            if not colon or protocol.strip().upper() not in SECURITY_PROTOCOLS:
+                raise ConfigError(
+                    "Error parsing configuration property 'listener.security.protocol.map': "
+                    f"{item!r} is not NAME:PROTOCOL with one of {', '.join(SECURITY_PROTOCOLS)}"
+                )
+            protocols[name.strip().upper()] = protocol.strip().upper()
+        return protocols
+
+    def _endpoints(self, given: str, *, advertised: bool = False) -> list[Endpoint]:
+        protocols = self.security_protocol_map
+        try:
+            endpoints = [_endpoint(item, protocols) for item in _comma_separated(given)]
+        except ConfigError as error:
+            raise ConfigError(f"Error creating broker listeners from '{given}': {error}") from None
+        if len({endpoint.listener for endpoint in endpoints}) < len(endpoints):
+            raise ConfigError(f"Each listener must have a different name, listeners: {given}")
+        ports = [endpoint.port for endpoint in endpoints if endpoint.port]
+        if len(set(ports)) < len(ports) and not advertised:
+            raise ConfigError(f"Each listener must have a different port, listeners: {given}")
+        return endpoints
+
+    def describe(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:
+        """Entries of DescribeConfigs for this broker (ConfigHelper.createBrokerConfigEntry)."""
+        known = dict.fromkeys((*self.static, *self.dynamic_default, *self.dynamic_broker))
+        known.update(dict.fromkeys(broker_definitions()))
+        wanted = set(names) if names is not None else set(known)
+        return [self._describe(name) for name in known if name in wanted]
+
+    def describe_dynamic_defaults(self) -> list[ConfigEntry]:
+        """Entries of the cluster-wide default resource (broker name "")."""
+        entries = (self._describe(name) for name in self.dynamic_default)
+        level = ConfigSource.DYNAMIC_DEFAULT_BROKER
+        return [
+            entry._replace(
+                value=None if entry.is_sensitive else self.dynamic_default[entry.name],
+                source=level,
+                synonyms=[synonym for synonym in entry.synonyms if synonym.source is level],
+            )
+            for entry in entries
+        ]
+
+    def synonyms(self, name: str, *, is_sensitive: bool = False) -> list[Synonym]:
+        """Where the value of a broker config comes from, the winner first."""
+        levels = (
+            (ConfigSource.DYNAMIC_BROKER, self.dynamic_broker),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
+            (ConfigSource.STATIC_BROKER, self.static),
+            (ConfigSource.DEFAULT, _default_texts()),
+        )
+        return describe_broker_synonyms(
+            name, broker_synonyms(name), levels, is_sensitive=is_sensitive
+        )
+
+    def _describe(self, name: str) -> ConfigEntry:
+        definition = broker_definitions().get(name)
+        sensitive = definition is None or definition.is_sensitive
+        synonyms = self.synonyms(name, is_sensitive=sensitive)
+        return ConfigEntry(
+            name=name,
+            value=None if sensitive else to_text(self._values[name]),
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+            type=definition.type if definition else ConfigType.UNKNOWN,
+            is_sensitive=sensitive,
+            read_only=definition is None or definition.mode is UpdateMode.READ_ONLY,
+            synonyms=synonyms,
+            documentation=definition.documentation if definition else "",
+        )
+
+
+def _default_texts() -> dict[str, str]:
+    texts = {name: to_text(entry.default) for name, entry in broker_definitions().items()}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _scaled_or_unlimited(amount: int, unit_ms: int) -> int:
+    return -1 if amount < 0 else amount * unit_ms
+
+
+def _comma_separated(text: str) -> list[str]:
+    return [item for item in (part.strip() for part in text.split(",")) if item]
+
+
+def _machine_name() -> str:
+    import socket  # asked for only where no listener names a host
+
+    return socket.getfqdn()
+
+
+def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    match = _ENDPOINT.fullmatch(text)
+    if not match or int(match[3]) > 65535:
+        raise ConfigError(f"Unable to parse {text} to a broker endpoint")
+    listener = match[1].upper()
+    if listener not in protocols:
+        raise ConfigError(f"No security protocol defined for listener {listener}")
+    return Endpoint(listener, match[2], int(match[3]), protocols[listener])
+
+
+def _name_warnings(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Refuses unknown names; the result tells of those that are accepted and not used."""
+    from ottla.config_table import REPLACED, WITHOUT_MEANING
+
+    known = broker_definitions()
+    warnings: list[str] = []
+    for name in given:
+        if base_name(name) != name or name in known:
+            continue
+        if any(
+            name.startswith(pattern) if pattern.endswith(".") else name == pattern
+            for pattern in WITHOUT_MEANING
+        ):
+            warnings.append(f"{name} has no meaning here and is ignored")
+            continue
+        suggestion = REPLACED.get(name) or nearest_name(name, known)
+        hint = f", did you mean {suggestion}?" if suggestion else ""
+        raise ConfigError(f"Unknown configuration {name}{hint}")
+    return tuple(warnings)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ConfigError(message)
+
+
+def _validate(config: BrokerConfig) -> None:
+    """KafkaConfig.validateValues, in its order."""
+    _require(
+        config.optional_text("zookeeper.connect") is not None,
+        "Missing required configuration `zookeeper.connect` which has no default value.",
+    )
+    if config.boolean("broker.id.generation.enable"):
+        _require(
+            -1 <= config.broker_id <= config.integer("reserved.broker.max.id"),
+            "broker.id must be greater than or equal to -1 and not greater than "
+            "reserved.broker.max.id",
+        )
+    else:
+        _require(config.broker_id >= 0, "broker.id must be greater than or equal to 0")
+    _validate_log(config)
+    _validate_replication(config)
+    compression = config.text("compression.type")
+    _require(
+        compression in COMPRESSION_TYPES,
+        f"compression.type : {compression} is not valid. Valid options are "
+        + ",".join(COMPRESSION_TYPES),
+    )
+    _validate_listeners(config)
+    _validate_connections(config)
+
+
+def _validate_log(config: BrokerConfig) -> None:
+    _require(config.integer("log.roll.ms") >= 1, "log.roll.ms must be greater than or equal to 1")
+    _require(
+        config.integer("log.roll.jitter.ms") >= 0,
+        "log.roll.jitter.ms must be greater than or equal to 0",
+    )
+    retention_ms = config.integer("log.retention.ms")
+    _require(
+        retention_ms >= 1 or retention_ms == -1,
+        "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+    )
+    _require(
+        bool(config.log_dirs), "At least one log directory must be defined via log.dirs or log.dir."
+    )
+    threads = config.integer("log.cleaner.threads")
+    _require(
+        config.integer("log.cleaner.dedupe.buffer.size") // max(threads, 1) > 1024 * 1024,
+        "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+    )
+
+
+def _validate_replication(config: BrokerConfig) -> None:
+    wait_ms = config.integer("replica.fetch.wait.max.ms")
+    _require(
+        wait_ms <= config.integer("replica.socket.timeout.ms"),
+        "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent "
+        "unnecessary socket timeouts",
+    )
+    _require(
+        wait_ms <= config.integer("replica.lag.time.max.ms"),
+        "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms "
+        "to prevent frequent changes in ISR",
+    )
+    acks = config.integer("offsets.commit.required.acks")
+    _require(
+        -1 <= acks <= config.integer("offsets.topic.replication.factor"),
+        "offsets.commit.required.acks must be greater or equal -1 and less or equal to "
+        "offsets.topic.replication.factor",
+    )
+
+
+def _validate_listeners(config: BrokerConfig) -> None:
+    explicit = config.optional_text("inter.broker.listener.name")
+    _require(
+        explicit is None or "security.inter.broker.protocol" not in config.static,
+        "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.",
+    )
+    protocol = config.text("security.inter.broker.protocol")
+    _require(
+        protocol.upper() in SECURITY_PROTOCOLS,
+        f"Invalid security protocol `{protocol}` defined in security.inter.broker.protocol",
+    )
+    listeners = [endpoint.listener for endpoint in config.listeners]
+    endpoints = config.advertised_listeners
+    advertised = [endpoint.listener for endpoint in endpoints]
+    _require(
+        config.inter_broker_listener in advertised,
+        "inter.broker.listener.name must be a listener name defined in advertised.listeners. The "
+        f"valid options based on currently configured listeners are {','.join(advertised)}",
+    )
+    _require(
+        set(advertised) <= set(listeners),
+        "advertised.listeners listener names must be equal to or a subset of the ones defined in "
+        f"listeners. Found {','.join(advertised)}. The valid options based on the current "
+        f"configuration are {','.join(listeners)}",
+    )
+    _require(
+        all(endpoint.host != "0.0.0.0" for endpoint in endpoints),
+        "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP "
+        "address.",
+    )
+    for endpoint in config.listeners:
+        _require(
+            endpoint.security_protocol in SERVED_SECURITY_PROTOCOLS,
+            f"Listener {endpoint.listener} asks for {endpoint.security_protocol}, which is not "
+            f"supported; supported: {', '.join(SERVED_SECURITY_PROTOCOLS)}",
+        )
+
+
+def _validate_connections(config: BrokerConfig) -> None:
+    queued_bytes = config.integer("queued.max.request.bytes")
+    _require(
+        queued_bytes <= 0 or queued_bytes >= config.integer("socket.request.max.bytes"),
+        "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+    )
+    overrides = _comma_separated(config.text("max.connections.per.ip.overrides"))
+    _require(
+        config.integer("max.connections.per.ip") > 0 or bool(overrides),
+        "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
+        "property is set.",
+    )
+    for item in overrides:
+        _, colon, count = item.rpartition(":")
+        _require(
+            bool(colon) and count.strip().isdigit() and int(count) <= INT_MAX,
+            f"Error parsing configuration property 'max.connections.per.ip.overrides': {item}",
+        )
+    idle_ms = config.integer("connections.max.idle.ms")
+    delay_ms = config.integer("connection.failed.authentication.delay.ms")
+    _require(
+        idle_ms < 0 or delay_ms < idle_ms,
+        f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
+        f"connections.max.idle.ms={idle_ms} to prevent failed authentication responses from "
+        "timing out",
+    )
