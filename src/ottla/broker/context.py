@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.errors import OttlaError
+
 if TYPE_CHECKING:
     from ottla.broker.metadata_cache import MetadataCache
     from ottla.broker.ports import ControllerPort
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.wire.framing import RequestHeader
+
+
+class CloseConnection(OttlaError):
+    """Raised where the only answer is to close the connection; the text goes to the log."""
 
 
 @dataclass(slots=True)

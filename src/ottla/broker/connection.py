@@ -1,0 +1,215 @@
+"""One client's connection: requests are served one at a time, answers keep their order.
+
+As Kafka mutes a channel while its request is processed, at most one request of a connection is
+under way; what the peer sends meanwhile is read ahead up to a bound, then reading pauses. A peer
+that does not take its answers stops being served until it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+from ottla.broker import dispatch
+from ottla.broker.context import CloseConnection
+from ottla.wire.framing import FrameReader, FrameTooLarge
+
+if TYPE_CHECKING:
+    from ottla.broker.server import BrokerServer
+
+log = logging.getLogger(__name__)
+
+# Bytes taken from the socket beyond the request under way before reading pauses.
+READ_AHEAD_BYTES = 256 * 1024
+
+_HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
+
+
+class ClientConnection(asyncio.Protocol):
+    """Made by the server for each accepted socket."""
+
+    def __init__(self, server: BrokerServer) -> None:
+        self.server = server
+        self.last_active = 0.0
+        self.client_host = "?"
+        self._client_port = 0
+        self._frames = FrameReader(server.max_request_bytes)
+        self._queue: deque[memoryview] = deque()
+        self._unserved_bytes = 0
+        self._transport: asyncio.Transport | None = None
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+        self._write_blocked = False
+        self._reading_paused = False
+        self._first_bytes = True
+
+    @property
+    def busy(self) -> bool:
+        """A request is under way."""
+        return self._task is not None
+
+    # asyncio's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        if peer:
+            self.client_host, self._client_port = str(peer[0]), int(peer[1])
+        self.last_active = self.server.time()
+        refusal = self.server.admit(self)
+        if refusal is not None:
+            self.close(refusal)
+        elif not self.server.processing:
+            self._pause_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        self.last_active = self.server.time()
+        if self._first_bytes:
+            self._first_bytes = False
+            stranger = _recognise_stranger(data)
+            if stranger is not None:
+                self.close(f"{stranger} on a Kafka port")
+                return
+        try:
+            self._queue.extend(self._frames.feed(data))
+        except FrameTooLarge as error:
+            self.close(str(error))
+            return
+        if self._task is not None or self._write_blocked:
+            self._unserved_bytes += len(data)
+            if self._unserved_bytes > READ_AHEAD_BYTES:
+                self._pause_reading()
+            return
+        self._serve_queue()
+
+    def pause_writing(self) -> None:
+        self._write_blocked = True
+
+    def resume_writing(self) -> None:
+        self._write_blocked = False
+        self._serve_queue()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # A handler under way is not cancelled: what it does (an append, a join) stands.
+        self._transport = None
+        self._queue.clear()
+        self.server.forget(self)
+
+    # serving
+
+    def start_processing(self) -> None:
+        """Called once the broker is ready: connections made before were accepted but not read."""
+        self._resume_reading()
+
+    def close(self, reason: str | None = None) -> None:
+        """Sends what is already written, then closes; a `reason` goes to the log."""
+        self._queue.clear()
+        if self._transport is None or self._closing:
+            return
+        self._closing = True
+        if reason is not None:
+            log.warning(
+                "closing connection from %s:%d on listener %s: %s",
+                self.client_host,
+                self._client_port,
+                self.server.listener,
+                reason,
+            )
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Closes at once, also where the peer does not read."""
+        self._queue.clear()
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def cancel(self) -> None:
+        """Ends the request under way, for the broker's own shutdown."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _serve_queue(self) -> None:
+        while self._queue and self._task is None and not self._write_blocked:
+            self._serve(self._queue.popleft())
+        if self._task is None and not self._write_blocked:
+            self._unserved_bytes = 0
+            if self.server.processing:
+                self._resume_reading()
+
+    def _serve(self, frame: memoryview) -> None:
+        services = self.server.services
+        try:
+            call = dispatch.begin(services, frame, self.server.listener, self.client_host)
+        except CloseConnection as error:
+            self.close(str(error))
+            return
+        running = call.running
+        if call.loaded.route.eager:
+            try:
+                waiting = running.send(None)
+            except StopIteration as stop:
+                self._answer(call, stop.value)
+                return
+            except Exception as error:
+                self._answer_failure(call, error)
+                return
+            running = dispatch.resume(running, waiting)
+        self._task = asyncio.get_running_loop().create_task(self._complete(call, running))
+
+    async def _complete(self, call: dispatch.Call, running: Any) -> None:
+        try:
+            response = await running
+        except Exception as error:
+            self._answer_failure(call, error)
+        else:
+            self._answer(call, response)
+        finally:
+            self._task = None
+        self.last_active = self.server.time()
+        self._serve_queue()
+
+    def _answer(self, call: dispatch.Call, response: Any) -> None:
+        try:
+            chunks = dispatch.encode_answer(call, response)
+        except CloseConnection as error:
+            self.close(str(error))
+        except Exception as error:
+            # The handler's answer does not fit its schema: our fault, told as an error response.
+            self._answer_failure(call, error)
+        else:
+            self._write(chunks)
+
+    def _answer_failure(self, call: dispatch.Call, error: Exception) -> None:
+        try:
+            self._write(dispatch.encode_failure(call, error))
+        except CloseConnection as closing:
+            self.close(str(closing))
+
+    def _write(self, chunks: list[bytes | memoryview]) -> None:
+        if chunks and self._transport is not None and not self._closing:
+            self._transport.writelines(chunks)
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and self._transport is not None and not self._closing:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._reading_paused and self._transport is not None and not self._closing:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+
+def _recognise_stranger(data: bytes) -> str | None:
+    """Names a protocol that is not Kafka's; both would also fail the length check, later."""
+    start = bytes(data[:4])
+    if start in _HTTP_METHODS:
+        return "an HTTP request"
+    if len(start) >= 2 and start[0] == 0x16 and start[1] == 0x03:
+        return "a TLS handshake"
+    return None

@@ -1,0 +1,122 @@
+"""The error form of every API's response, for exceptions that a handler lets through.
+
+Kafka writes a `getErrorResponse` per request class. Here a response with an error code at its top
+gets it there; the others repeat the request's entries (topics, partitions, groups, resources) with
+the code on each. The table below names the lists; fields of the same name are copied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.broker.handlers import LoadedRoute
+    from ottla.errors import ErrorCode
+
+
+class _Entries(NamedTuple):
+    """A list of the request, the list of the response that mirrors it, and one level below."""
+
+    requested: tuple[str, ...]
+    answered: str
+    struct: str
+    below: _Entries | None = None
+
+
+def _by_topic(struct: str, below: str, *, answered: str = "topics") -> _Entries:
+    return _Entries(("topics",), answered, struct, _Entries(("partitions",), "partitions", below))
+
+
+_ENTRIES: dict[int, _Entries] = {
+    0: _Entries(
+        ("topic_data",),
+        "responses",
+        "TopicProduceResponse",
+        _Entries(("partition_data",), "partition_responses", "PartitionProduceResponse"),
+    ),
+    1: _by_topic("FetchableTopicResponse", "PartitionData", answered="responses"),
+    2: _by_topic("ListOffsetsTopicResponse", "ListOffsetsPartitionResponse"),
+    3: _Entries(("topics",), "topics", "MetadataResponseTopic"),
+    8: _by_topic("OffsetCommitResponseTopic", "OffsetCommitResponsePartition"),
+    9: _Entries(("groups",), "groups", "OffsetFetchResponseGroup"),
+    10: _Entries(("coordinator_keys",), "coordinators", "Coordinator"),
+    15: _Entries(("groups",), "groups", "DescribedGroup"),
+    19: _Entries(("topics",), "topics", "CreatableTopicResult"),
+    20: _Entries(("topics", "topic_names"), "responses", "DeletableTopicResult"),
+    21: _by_topic("DeleteRecordsTopicResult", "DeleteRecordsPartitionResult"),
+    23: _by_topic("OffsetForLeaderTopicResult", "EpochEndOffset"),
+    32: _Entries(("resources",), "results", "DescribeConfigsResult"),
+    33: _Entries(("resources",), "responses", "AlterConfigsResourceResponse"),
+    37: _Entries(("topics",), "results", "CreatePartitionsTopicResult"),
+    42: _Entries(("groups_names",), "results", "DeletableGroupResult"),
+    44: _Entries(("resources",), "responses", "AlterConfigsResourceResponse"),
+}
+
+_IDENTITY_FIELDS = (
+    "name",
+    "topic",
+    "topic_id",
+    "index",
+    "partition",
+    "partition_index",
+    "group_id",
+    "resource_type",
+    "resource_name",
+)
+# A request that lists plain names is answered under one of these fields.
+_NAME_FIELDS = ("name", "group_id", "key")
+# Fetch calls a partition `partition` when asked and `partition_index` when answered.
+_ALIASES = {"partition_index": "partition"}
+
+
+def error_response(
+    loaded: LoadedRoute, request: Any, code: ErrorCode, message: str | None
+) -> Any | None:
+    """A response that says `code` in every place that can, None where there is no such place."""
+    response = loaded.response_class()
+    entries = _ENTRIES.get(loaded.route.api_key)
+    if entries is None and not hasattr(response, "error_code"):
+        return None
+    _set_error(response, code, message)
+    if entries is not None:
+        _fill(loaded.response_class, response, request, entries, code, message)
+    return response
+
+
+def _fill(
+    response_class: Any,
+    answer: Any,
+    asked: Any,
+    entries: _Entries,
+    code: ErrorCode,
+    message: str | None,
+) -> None:
+    struct = getattr(response_class, entries.struct)
+    items = []
+    for field in entries.requested:
+        for entry in getattr(asked, field, None) or ():
+            item = struct()
+            _copy_identity(item, entry)
+            if entries.below is not None:
+                _fill(response_class, item, entry, entries.below, code, message)
+            _set_error(item, code, message)
+            items.append(item)
+    setattr(answer, entries.answered, items)
+
+
+def _copy_identity(item: Any, entry: Any) -> None:
+    if isinstance(entry, str):
+        field = next(name for name in _NAME_FIELDS if hasattr(item, name))
+        setattr(item, field, entry)
+        return
+    for field in _IDENTITY_FIELDS:
+        source = field if hasattr(entry, field) else _ALIASES.get(field, field)
+        if hasattr(item, field) and hasattr(entry, source):
+            setattr(item, field, getattr(entry, source))
+
+
+def _set_error(item: Any, code: ErrorCode, message: str | None) -> None:
+    if hasattr(item, "error_code"):
+        item.error_code = int(code)
+    if message is not None and hasattr(item, "error_message"):
+        item.error_message = message

@@ -1,0 +1,100 @@
+"""The APIs that this broker serves: one table that dispatches and answers ApiVersions.
+
+Each route names a module beside this file with `async def handle(ctx, request) -> response | None`.
+Modules and messages are imported at the first request for them, which keeps a broker's start
+short. Versions are those of the Kafka 3.9 schemas, from 0 (librdkafka and aiokafka use low ones);
+AlterPartition stays at 0 so that a 3.x peer keeps to 2.8 behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+Handler = Callable[["RequestContext", Any], Awaitable[Any]]
+
+
+class Route(NamedTuple):
+    """One API: its key, Kafka's name, the handler's module and the versions it is served in.
+
+    The first step of an `eager` handler runs straight from the socket's callback, without a task:
+    such a handler must not use `asyncio.timeout` before its first real wait.
+    """
+
+    api_key: int
+    name: str
+    module: str
+    min_version: int
+    max_version: int
+    eager: bool = False
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(0, "Produce", "produce", 0, 11, eager=True),
+    Route(1, "Fetch", "fetch", 0, 17, eager=True),
+    Route(2, "ListOffsets", "list_offsets", 0, 9),
+    Route(3, "Metadata", "metadata", 0, 12, eager=True),
+    Route(4, "LeaderAndIsr", "leader_and_isr", 0, 7),
+    Route(5, "StopReplica", "stop_replica", 0, 4),
+    Route(6, "UpdateMetadata", "update_metadata", 0, 8),
+    Route(7, "ControlledShutdown", "controlled_shutdown", 0, 3),
+    Route(8, "OffsetCommit", "offset_commit", 0, 9),
+    Route(9, "OffsetFetch", "offset_fetch", 0, 9),
+    Route(10, "FindCoordinator", "find_coordinator", 0, 6),
+    Route(11, "JoinGroup", "join_group", 0, 9),
+    Route(12, "Heartbeat", "heartbeat", 0, 4),
+    Route(13, "LeaveGroup", "leave_group", 0, 5),
+    Route(14, "SyncGroup", "sync_group", 0, 5),
+    Route(15, "DescribeGroups", "describe_groups", 0, 5),
+    Route(16, "ListGroups", "list_groups", 0, 5),
+    Route(18, "ApiVersions", "api_versions", 0, 4, eager=True),
+    Route(19, "CreateTopics", "create_topics", 0, 7),
+    Route(20, "DeleteTopics", "delete_topics", 0, 6),
+    Route(21, "DeleteRecords", "delete_records", 0, 2),
+    Route(22, "InitProducerId", "init_producer_id", 0, 5),
+    Route(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 0, 4),
+    Route(32, "DescribeConfigs", "describe_configs", 0, 4),
+    Route(33, "AlterConfigs", "alter_configs", 0, 2),
+    Route(37, "CreatePartitions", "create_partitions", 0, 3),
+    Route(42, "DeleteGroups", "delete_groups", 0, 2),
+    Route(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
+    Route(47, "OffsetDelete", "offset_delete", 0, 0),
+    Route(56, "AlterPartition", "alter_partition", 0, 0),
+    Route(60, "DescribeCluster", "describe_cluster", 0, 1),
+)
+
+ROUTES_BY_KEY: dict[int, Route] = {route.api_key: route for route in ROUTES}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRoute:
+    """A route with its code: the handler and the two message classes."""
+
+    route: Route
+    handle: Handler
+    request_class: Any
+    response_class: Any
+
+
+_loaded: dict[int, LoadedRoute] = {}
+
+
+def load(route: Route) -> LoadedRoute:
+    """Imports the handler and compiles the messages of a route, once."""
+    loaded = _loaded.get(route.api_key)
+    if loaded is None:
+        from ottla.wire import messages
+
+        module = import_module(f"{__name__}.{route.module}")
+        loaded = _loaded[route.api_key] = LoadedRoute(
+            route,
+            module.handle,
+            getattr(messages, f"{route.name}Request"),
+            getattr(messages, f"{route.name}Response"),
+        )
+    return loaded

@@ -1,0 +1,155 @@
+"""Metadata (3), versions 0 to 12.
+
+Behaviour: brokers, controller and partitions from this broker's metadata cache, as seen on the
+request's listener. Unknown topics are created where the request and auto.create.topics.enable
+allow it (see `TopicAdmin.auto_create`), otherwise they get UNKNOWN_TOPIC_OR_PARTITION, bad names
+INVALID_TOPIC_EXCEPTION.
+Versions: 0 lists all topics for an empty list, hides replicas that are down and says
+REPLICA_NOT_AVAILABLE; from 1 null means all topics and an empty list none; from 6 a leader without
+the listener is LISTENER_NOT_FOUND, before that LEADER_NOT_AVAILABLE; 8 to 10 carry the cluster's
+authorized operations; 10 shows topic ids; 12 takes them in requests (unknown: UNKNOWN_TOPIC_ID,
+never created). In 10 and 11 a topic must be asked for by name (INVALID_REQUEST).
+Left out: ACLs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import ZERO_TOPIC_ID
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.metadata_cache import MetadataCache, PartitionState
+
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
+_NO_LEADER = -1
+
+Topic = m.MetadataResponse.MetadataResponseTopic
+Partition = m.MetadataResponse.MetadataResponsePartition
+
+
+async def handle(ctx: RequestContext, request: m.MetadataRequest) -> m.MetadataResponse:
+    cache = ctx.services.metadata_cache
+    if request.topics is None or (ctx.version == 0 and not request.topics):
+        topics = [_known_topic(ctx, request, name) for name in cache.topics()]
+    elif ctx.version >= 12 and any(t.topic_id != ZERO_TOPIC_ID for t in request.topics):
+        topics = [_topic_by_id(ctx, request, topic.topic_id) for topic in request.topics]
+    else:
+        topics = await _topics_by_name(ctx, request, _requested_names(ctx.version, request.topics))
+    brokers = [
+        m.MetadataResponse.MetadataResponseBroker(
+            node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+        )
+        for broker in cache.alive_brokers()
+        if (endpoint := broker.endpoints.get(ctx.listener)) is not None
+    ]
+    # A controller that is not among the brokers would send clients round in circles.
+    listed = any(broker.node_id == cache.controller_id for broker in brokers)
+    return m.MetadataResponse(
+        brokers=brokers,
+        cluster_id=ctx.services.cluster_id,
+        controller_id=cache.controller_id if listed else -1,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+        ),
+    )
+
+
+def _requested_names(
+    version: int, topics: list[m.MetadataRequest.MetadataRequestTopic]
+) -> list[str]:
+    names = []
+    for topic in topics:
+        if topic.topic_id != ZERO_TOPIC_ID and version < 12:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Topic IDs are not supported in requests for version {version}",
+            )
+        if topic.name is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}"
+            )
+        names.append(topic.name)
+    return list(dict.fromkeys(names))
+
+
+async def _topics_by_name(
+    ctx: RequestContext, request: m.MetadataRequest, names: list[str]
+) -> list[Topic]:
+    cache = ctx.services.metadata_cache
+    missing = [name for name in names if not cache.contains_topic(name)]
+    errors: dict[str, ErrorCode] = {}
+    if missing:
+        # Versions below 4 cannot say; they always allow it.
+        wanted = request.allow_auto_topic_creation or ctx.version < 4
+        errors = await ctx.services.topic_admin.missing_topics(missing, create=wanted)
+    return [
+        _failed_topic(name, errors[name]) if name in errors else _known_topic(ctx, request, name)
+        for name in names
+    ]
+
+
+def _failed_topic(name: str, code: ErrorCode) -> Topic:
+    return Topic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _topic_by_id(ctx: RequestContext, request: m.MetadataRequest, topic_id: bytes) -> Topic:
+    name = ctx.services.metadata_cache.topic_name(topic_id)
+    if name is None:
+        return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    return _known_topic(ctx, request, name)
+
+
+def _known_topic(ctx: RequestContext, request: m.MetadataRequest, name: str) -> Topic:
+    cache = ctx.services.metadata_cache
+    return Topic(
+        error_code=0,
+        name=name,
+        topic_id=cache.topic_id(name),
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=_partitions(cache, name, ctx.listener, ctx.version),
+        topic_authorized_operations=(
+            TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
+        ),
+    )
+
+
+def _partitions(cache: MetadataCache, name: str, listener: str, version: int) -> list[Partition]:
+    """MetadataCache.getPartitionMetadata, with the set of reachable brokers looked up once."""
+    reachable = {broker.id for broker in cache.alive_brokers() if listener in broker.endpoints}
+    partitions = []
+    for index, state in cache.topic_partitions(name).items():
+        replicas, isr = state.replicas, state.isr
+        code = ErrorCode.NONE
+        leader = state.leader
+        if version == 0:
+            replicas = [broker_id for broker_id in replicas if broker_id in reachable]
+            isr = [broker_id for broker_id in isr if broker_id in reachable]
+            if len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
+                code = ErrorCode.REPLICA_NOT_AVAILABLE
+        if leader not in reachable:
+            code = _leader_error(cache, state, version)
+            leader = _NO_LEADER
+        partitions.append(
+            Partition(
+                error_code=code,
+                partition_index=index,
+                leader_id=leader,
+                leader_epoch=state.leader_epoch,
+                replica_nodes=replicas,
+                isr_nodes=isr,
+                offline_replicas=state.offline_replicas,
+            )
+        )
+    return partitions
+
+
+def _leader_error(cache: MetadataCache, state: PartitionState, version: int) -> ErrorCode:
+    if version >= 6 and cache.broker(state.leader) is not None:
+        return ErrorCode.LISTENER_NOT_FOUND
+    return ErrorCode.LEADER_NOT_AVAILABLE

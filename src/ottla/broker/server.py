@@ -1,0 +1,126 @@
+"""A listening socket of the broker and the connections made to it.
+
+Idle connections are found by one sweep for all of them, so that 5,000 silent peers cost neither
+timers nor tasks. Sockets open before the broker can serve: until `start_processing` connections
+are accepted but not read (KafkaServer opens its sockets early in the same way).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.broker.connection import ClientConnection
+from ottla.errors import InvariantViolated
+
+if TYPE_CHECKING:
+    from ottla.broker.context import BrokerServices
+    from ottla.config import BrokerConfig
+    from ottla.runtime import Runtime, Server
+    from ottla.types import Endpoint
+
+log = logging.getLogger(__name__)
+
+_SWEEP_MIN_S = 0.05
+_SWEEP_MAX_S = 30.0
+_CLOSE_GRACE_S = 0.5
+
+
+class BrokerServer:
+    """One listener."""
+
+    def __init__(self, runtime: Runtime, config: BrokerConfig, endpoint: Endpoint) -> None:
+        self.listener = endpoint.listener
+        self.processing = False
+        self.max_request_bytes = config.integer("socket.request.max.bytes")
+        self._runtime = runtime
+        self._endpoint = endpoint
+        self._max_connections = config.integer("max.connections")
+        self._max_connections_per_ip = config.integer("max.connections.per.ip")
+        self._idle_s = config.integer("connections.max.idle.ms") / 1000
+        self._connections: set[ClientConnection] = set()
+        self._per_host: Counter[str] = Counter()
+        self._services: BrokerServices | None = None
+        self._server: Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def services(self) -> BrokerServices:
+        if self._services is None:
+            raise InvariantViolated("a request was read before the broker's services were there")
+        return self._services
+
+    @property
+    def port(self) -> int:
+        if self._server is None:
+            raise InvariantViolated("the listener is not open")
+        return self._server.port
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def time(self) -> float:
+        """Seconds of the event loop's clock (virtual in simulation)."""
+        return asyncio.get_running_loop().time()
+
+    async def open(self) -> None:
+        """Binds the socket; raises OSError."""
+        self._server = await self._runtime.network.listen(
+            lambda: ClientConnection(self), self._endpoint.host, self._endpoint.port
+        )
+
+    def start_processing(self, services: BrokerServices) -> None:
+        """From now on requests are read, also on the connections made so far."""
+        self._services = services
+        self.processing = True
+        for connection in tuple(self._connections):
+            connection.start_processing()
+        self._schedule_sweep()
+
+    def admit(self, connection: ClientConnection) -> str | None:
+        """Counts a new connection in, or says why it is refused."""
+        if len(self._connections) >= self._max_connections:
+            return f"max.connections ({self._max_connections}) is reached"
+        if self._per_host[connection.client_host] >= self._max_connections_per_ip:
+            return f"max.connections.per.ip ({self._max_connections_per_ip}) is reached"
+        self._connections.add(connection)
+        self._per_host[connection.client_host] += 1
+        return None
+
+    def forget(self, connection: ClientConnection) -> None:
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self._per_host[connection.client_host] -= 1
+            if not self._per_host[connection.client_host]:
+                del self._per_host[connection.client_host]
+
+    async def close(self) -> None:
+        """Stops listening, ends all connections and what they wait for."""
+        self.processing = False
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._server is not None:
+            await self._server.close()
+        for connection in tuple(self._connections):
+            connection.cancel()
+            connection.close()
+        # Answers on their way may still leave; a peer that does not read is cut off.
+        deadline = self.time() + _CLOSE_GRACE_S
+        while self._connections and self.time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    def _schedule_sweep(self) -> None:
+        interval = min(max(self._idle_s / 4, _SWEEP_MIN_S), _SWEEP_MAX_S)
+        self._sweeper = asyncio.get_running_loop().call_later(interval, self._sweep)
+
+    def _sweep(self) -> None:
+        oldest = self.time() - self._idle_s
+        for connection in tuple(self._connections):
+            if connection.last_active < oldest and not connection.busy:
+                connection.abort()
+        self._schedule_sweep()
