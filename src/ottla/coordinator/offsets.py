@@ -1,0 +1,106 @@
+"""The committed offsets of one group, and the rules by which they expire (KIP-211).
+
+A commit is `pending` from the moment it is handed to the log until the log has answered; a
+transactional one stays pending under its producer id until the marker. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ottla.coordinator.records_format import CommittedOffset
+from ottla.types import TopicPartition
+
+Commits = Mapping[TopicPartition, CommittedOffset]
+
+
+@dataclass(slots=True)
+class OffsetTable:
+    committed: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    # How many commits of a partition are on their way into the log.
+    _pending: dict[TopicPartition, int] = field(default_factory=dict)
+    # Where in the log the visible commit stands, as far as this coordinator wrote it.
+    _positions: dict[TopicPartition, int] = field(default_factory=dict)
+    _transactional: dict[int, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.committed or self._pending or self._transactional)
+
+    def begin(self, commits: Commits) -> None:
+        for partition in commits:
+            self._pending[partition] = self._pending.get(partition, 0) + 1
+
+    def finish(self, commits: Commits, appended_at: int | None) -> None:
+        """The log has answered with the offset of the commits' batch; None if it refused them.
+
+        The commit that stands later in the log wins, whichever answer came first.
+        """
+        for partition, commit in commits.items():
+            left = self._pending.get(partition, 0) - 1
+            if left > 0:
+                self._pending[partition] = left
+            else:
+                self._pending.pop(partition, None)
+            if appended_at is not None and appended_at >= self._positions.get(partition, -1):
+                self._positions[partition] = appended_at
+                self.committed[partition] = commit
+
+    def stage(self, producer_id: int, partition: TopicPartition, commit: CommittedOffset) -> None:
+        """A transactional commit: not visible before the transaction's marker."""
+        self._transactional.setdefault(producer_id, {})[partition] = commit
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        staged = self._transactional.pop(producer_id, {})
+        if committed:
+            self.committed.update(staged)
+
+    def is_unstable(self, partition: TopicPartition) -> bool:
+        """A commit is under way, which a reader of stable offsets must wait for (KIP-447)."""
+        return partition in self._pending or any(
+            partition in staged for staged in self._transactional.values()
+        )
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Drops offsets, also those still pending in a transaction; the ones that were there."""
+        removed = []
+        for partition in partitions:
+            found = self.committed.pop(partition, None) is not None
+            self._positions.pop(partition, None)
+            for producer_id, staged in list(self._transactional.items()):
+                found = staged.pop(partition, None) is not None or found
+                if not staged:
+                    del self._transactional[producer_id]
+            if found:
+                removed.append(partition)
+        return removed
+
+    def all_partitions(self) -> set[TopicPartition]:
+        staged = (partition for each in self._transactional.values() for partition in each)
+        return {*self.committed, *staged}
+
+    def expired(
+        self,
+        now_ms: int,
+        retention_ms: int,
+        *,
+        base_timestamp_ms: int | None = None,
+        except_topics: Collection[str] = (),
+    ) -> list[TopicPartition]:
+        """Offsets past their time: `retention_ms` after `base_timestamp_ms` (or after the commit
+        where that is None), or at the time that the commit itself named."""
+        found = []
+        for partition, commit in self.committed.items():
+            if partition.topic in except_topics or self.is_unstable(partition):
+                continue
+            if commit.expire_timestamp_ms is not None:
+                is_due = now_ms >= commit.expire_timestamp_ms
+            else:
+                base = (
+                    commit.commit_timestamp_ms if base_timestamp_ms is None else base_timestamp_ms
+                )
+                is_due = now_ms - base >= retention_ms
+            if is_due:
+                found.append(partition)
+        return found

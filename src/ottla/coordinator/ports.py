@@ -1,0 +1,67 @@
+"""What the coordinators need from the broker, without importing it (`node.py` joins them)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ottla.errors import ErrorCode
+from ottla.types import TopicPartition
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+OnLeader = Callable[[TopicPartition, int], None]
+OnResign = Callable[[TopicPartition, int | None], None]
+
+
+class AppendResult(Protocol):
+    """How the append to one partition ended."""
+
+    @property
+    def error(self) -> ErrorCode: ...
+
+    @property
+    def base_offset(self) -> int: ...
+
+
+class PartitionLog(Protocol):
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def read(self, offset: int, max_bytes: int) -> bytes | memoryview:
+        """Whole record batches from the one that holds `offset` on, at least one."""
+
+
+class CoordinatorReplicas(Protocol):
+    """The part of the replica manager that keeps a coordinator's log."""
+
+    async def append(
+        self,
+        batches: Mapping[TopicPartition, memoryview],
+        *,
+        acks: int,
+        timeout_ms: int,
+        internal_topics_allowed: bool,
+        from_coordinator: bool,
+    ) -> Mapping[TopicPartition, AppendResult]: ...
+
+    def log(self, tp: TopicPartition) -> PartitionLog | None: ...
+
+    def add_leadership_listener(self, on_leader: OnLeader, on_resign: OnResign) -> None: ...
+
+
+class ClusterMetadata(Protocol):
+    """The part of the metadata cache that a coordinator looks at."""
+
+    def topic_partitions(self, topic: str) -> Mapping[int, Any]: ...
+
+    def contains_topic(self, name: str) -> bool: ...
+
+    def add_listener(self, listener: Callable[[frozenset[str]], None]) -> None: ...
+
+
+class CoordinatorConfig(Protocol):
+    def integer(self, name: str) -> int: ...

@@ -1,0 +1,205 @@
+"""The records of `__consumer_offsets`: the only place that encodes and decodes them.
+
+Keys and values start with an int16 version, then follows a message of that version
+(OffsetCommitKey/Value, GroupMetadataKey/Value). Written are key versions 1 (offset) and 2 (group),
+offset value 3, or 1 where the commit named a retention time, and group value 3; all older ones
+are read. The head of a consumer's subscription (ConsumerProtocolSubscription) is read here too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ottla.errors import OttlaError
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+from ottla.wire.codec import WireError
+
+_GROUP_KEY_VERSION = 2
+_OFFSET_KEY_VERSION = 1
+_OFFSET_VALUE_VERSION = 3
+_OFFSET_VALUE_VERSION_WITH_RETENTION = 1
+_GROUP_VALUE_VERSION = 3
+_NO_TIMESTAMP = -1
+
+
+class RecordFormatError(OttlaError):
+    """Bytes that are not a key, value or subscription of a known version."""
+
+
+class OffsetKey(NamedTuple):
+    group_id: str
+    partition: TopicPartition
+
+
+class GroupKey(NamedTuple):
+    group_id: str
+
+
+class CommittedOffset(NamedTuple):
+    """A commit; `expire_timestamp_ms` only where the client asked for a retention time."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+
+
+class GroupMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupValue:
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int | None
+    members: tuple[GroupMember, ...]
+
+
+def _versioned(message: Any, version: int) -> bytes:
+    encoded: bytes = message.encode(version)
+    return version.to_bytes(2, "big") + encoded
+
+
+def _version(data: bytes) -> int:
+    if len(data) < 2:
+        raise RecordFormatError("no version in front")
+    return int.from_bytes(data[:2], "big", signed=True)
+
+
+def encode_offset_key(group_id: str, partition: TopicPartition) -> bytes:
+    topic, number = partition
+    key = m.OffsetCommitKey(group=group_id, topic=topic, partition=number)
+    return _versioned(key, _OFFSET_KEY_VERSION)
+
+
+def encode_group_key(group_id: str) -> bytes:
+    return _versioned(m.GroupMetadataKey(group=group_id), _GROUP_KEY_VERSION)
+
+
+def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
+    """None for a key of a later Kafka (KIP-848 groups), which a classic coordinator skips."""
+    version = _version(data)
+    try:
+        if 0 <= version <= _OFFSET_KEY_VERSION:
+            offset_key, _ = m.OffsetCommitKey.decode(data, version, 2)
+            partition = TopicPartition(offset_key.topic, offset_key.partition)
+            return OffsetKey(offset_key.group, partition)
+        if version == _GROUP_KEY_VERSION:
+            return GroupKey(m.GroupMetadataKey.decode(data, version, 2)[0].group)
+    except WireError as error:
+        raise RecordFormatError(f"key of version {version}: {error}") from error
+    return None
+
+
+def encode_offset_value(commit: CommittedOffset) -> bytes:
+    value = m.OffsetCommitValue(
+        offset=commit.offset,
+        leader_epoch=commit.leader_epoch,
+        metadata=commit.metadata,
+        commit_timestamp=commit.commit_timestamp_ms,
+    )
+    if commit.expire_timestamp_ms is None:
+        return _versioned(value, _OFFSET_VALUE_VERSION)
+    value.expire_timestamp = commit.expire_timestamp_ms
+    value.leader_epoch = -1  # that version has no room for it
+    return _versioned(value, _OFFSET_VALUE_VERSION_WITH_RETENTION)
+
+
+def decode_offset_value(data: bytes) -> CommittedOffset:
+    version = _version(data)
+    if not 0 <= version <= m.OffsetCommitValue.MAX_VERSION:
+        raise RecordFormatError(f"offset value of unknown version {version}")
+    try:
+        value, _ = m.OffsetCommitValue.decode(data, version, 2)
+    except WireError as error:
+        raise RecordFormatError(f"offset value of version {version}: {error}") from error
+    return CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        None if value.expire_timestamp == _NO_TIMESTAMP else value.expire_timestamp,
+    )
+
+
+def encode_group_value(value: GroupValue) -> bytes:
+    stamp = _NO_TIMESTAMP if value.state_timestamp_ms is None else value.state_timestamp_ms
+    message = m.GroupMetadataValue(
+        protocol_type=value.protocol_type,
+        generation=value.generation,
+        protocol=value.protocol,
+        leader=value.leader,
+        current_state_timestamp=stamp,
+        members=[
+            m.GroupMetadataValue.MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in value.members
+        ],
+    )
+    return _versioned(message, _GROUP_VALUE_VERSION)
+
+
+def decode_group_value(data: bytes) -> GroupValue:
+    version = _version(data)
+    if not 0 <= version <= m.GroupMetadataValue.MAX_VERSION:
+        raise RecordFormatError(f"group value of unknown version {version}")
+    try:
+        value, _ = m.GroupMetadataValue.decode(data, version, 2)
+    except WireError as error:
+        raise RecordFormatError(f"group value of version {version}: {error}") from error
+    stamp = value.current_state_timestamp
+    return GroupValue(
+        value.protocol_type,
+        value.generation,
+        value.protocol,
+        value.leader,
+        None if stamp == _NO_TIMESTAMP else stamp,
+        tuple(_group_member(member, version) for member in value.members),
+    )
+
+
+def _group_member(member: m.GroupMetadataValue.MemberMetadata, version: int) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        # Version 0 knew one time-out for both.
+        member.session_timeout if version == 0 else member.rebalance_timeout,
+        member.session_timeout,
+        member.subscription,
+        member.assignment,
+    )
+
+
+def subscription_topics(subscription: bytes) -> list[str]:
+    """The topics of a consumer's JoinGroup metadata. Every version starts like version 0, and
+    some clients write a high number over an old form, so only that much is read."""
+    if _version(subscription) < 0:
+        raise RecordFormatError("a subscription of a negative version")
+    try:
+        topics: list[str] = m.ConsumerProtocolSubscription.decode(subscription, 0, 2)[0].topics
+    except WireError as error:
+        raise RecordFormatError(f"a subscription that cannot be read: {error}") from error
+    return topics
