@@ -10,10 +10,11 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -103,17 +104,21 @@ class JavaServer:
             raise PeerFailed(f"{self.title} is not running")
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
-    def await_listening(self) -> None:
+    def await_ready(self, is_ready: Callable[[int], bool]) -> None:
+        """Waits until `is_ready(port)` says so."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not _accepts(self.port):
-            ended = self._process is None or self._process.poll() is not None
-            if ended or time.monotonic() > deadline:
+        while not is_ready(self.port):
+            if not self.is_running or time.monotonic() > deadline:
                 self.stop()
                 words = self.log.read_text(errors="replace")[-2000:]
                 raise PeerFailed(f"{self.title} did not start: {words}")
@@ -159,7 +164,7 @@ class ApacheZooKeeper:
         command = [*java_command(self._name, main_class, SERVER_FLAGS), str(config)]
         self._server = JavaServer("Apache ZooKeeper", command, port, self._folder / "log")
         self._server.start()
-        self._server.await_listening()
+        self._server.await_ready(accepts)
         return self
 
     def stop(self) -> None:
@@ -206,7 +211,7 @@ class ApacheKafka:
             for server in self._servers.values():
                 server.start()
             for server in self._servers.values():
-                server.await_listening()
+                server.await_ready(self._knows_all)
         except BaseException:
             self.stop()
             raise
@@ -226,7 +231,11 @@ class ApacheKafka:
 
     def restart(self, broker_id: int) -> None:
         self._servers[broker_id].start()
-        self._servers[broker_id].await_listening()
+        self._servers[broker_id].await_ready(self._knows_all)
+
+    def _knows_all(self, port: int) -> bool:
+        running = sum(server.is_running for server in self._servers.values())
+        return brokers_known(port) >= running
 
     def _prepare(self, broker_id: int) -> JavaServer:
         port = _free_port()
@@ -274,9 +283,26 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
+    """Someone listens on the port."""
     try:
         with socket.create_connection((HOST, port), timeout=1):
             return True
     except OSError:
         return False
+
+
+def brokers_known(port: int) -> int:
+    """How many live brokers the broker on this port knows; 0 where it does not answer yet.
+
+    Written out by hand (Metadata v1 for no topics), so that a peer's readiness does not depend on
+    the code that it judges. Listening is too early: a broker listens before it is registered.
+    """
+    request = struct.pack(">hhihi", 3, 1, 0, -1, 0)
+    try:
+        with socket.create_connection((HOST, port), timeout=5) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            head = connection.makefile("rb").read(12)
+    except OSError:
+        return 0
+    return int(struct.unpack(">iii", head)[2]) if len(head) == 12 else 0
