@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 # Bytes taken from the socket beyond the request under way before reading pauses.
 READ_AHEAD_BYTES = 256 * 1024
 
-_HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
-
 
 class ClientConnection(asyncio.Protocol):
     """Made by the server for each accepted socket."""
@@ -43,7 +41,6 @@ class ClientConnection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._write_blocked = False
         self._reading_paused = False
-        self._first_bytes = True
 
     @property
     def busy(self) -> bool:
@@ -68,12 +65,6 @@ class ClientConnection(asyncio.Protocol):
         if self._closing:
             return
         self.last_active = self.server.time()
-        if self._first_bytes:
-            self._first_bytes = False
-            stranger = _recognise_stranger(data)
-            if stranger is not None:
-                self.close(f"{stranger} on a Kafka port")
-                return
         try:
             self._queue.extend(self._frames.feed(data))
         except FrameTooLarge as error:
@@ -203,13 +194,3 @@ class ClientConnection(asyncio.Protocol):
         if self._reading_paused and self._transport is not None and not self._closing:
             self._reading_paused = False
             self._transport.resume_reading()
-
-
-def _recognise_stranger(data: bytes) -> str | None:
-    """Names a protocol that is not Kafka's; both would also fail the length check, later."""
-    start = bytes(data[:4])
-    if start in _HTTP_METHODS:
-        return "an HTTP request"
-    if len(start) >= 2 and start[0] == 0x16 and start[1] == 0x03:
-        return "a TLS handshake"
-    return None

@@ -128,13 +128,11 @@ def resume(running: Coroutine[Any, Any, Any], waiting: Any) -> Generator[Any, An
     while True:
         try:
             sent = yield waiting
-        except BaseException as error:  # noqa: BLE001 - cancellation must reach the coroutine
-            step = running.throw
-            argument: Any = error
+        except BaseException as error:  # cancellation must reach the coroutine
+            thrown: BaseException | None = error
         else:
-            step = running.send
-            argument = sent
+            thrown = None
         try:
-            waiting = step(argument)
+            waiting = running.send(sent) if thrown is None else running.throw(thrown)
         except StopIteration as stop:
             return stop.value

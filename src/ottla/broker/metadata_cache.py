@@ -121,6 +121,10 @@ class MetadataCache:
     def topics(self) -> list[str]:
         return list(self._topics)
 
+    def topic_names(self) -> Collection[str]:
+        """A live view of the same names, for membership tests."""
+        return self._topics.keys()
+
     def topic_partitions(self, topic: str) -> dict[int, PartitionState]:
         """The partitions of a topic by number, empty for an unknown one; not to be changed."""
         known = self._topics.get(topic)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ottla.wire import messages as m
+    from ottla.wire.codec import Message
 
 
 class ControllerPort(Protocol):
@@ -26,5 +27,6 @@ class ControllerPort(Protocol):
 class ControllerClient(Protocol):
     """Sends a request to whichever broker is the controller now."""
 
-    async def send(self, message: object, version: int, *, timeout_ms: int) -> object:
-        """The decoded response; raises ConnectionError while no controller can be reached."""
+    async def send(self, message: Message, version: int, *, timeout_ms: float) -> object:
+        """The decoded response; raises OSError (ConnectionError while no controller can be
+        reached) or TimeoutError."""

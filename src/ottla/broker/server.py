@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.connection import ClientConnection
@@ -45,6 +46,7 @@ class BrokerServer:
         self._services: BrokerServices | None = None
         self._server: Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self._last_gone: asyncio.Event | None = None
 
     @property
     def services(self) -> BrokerServices:
@@ -96,6 +98,8 @@ class BrokerServer:
             self._per_host[connection.client_host] -= 1
             if not self._per_host[connection.client_host]:
                 del self._per_host[connection.client_host]
+        if self._last_gone is not None and not self._connections:
+            self._last_gone.set()
 
     async def close(self) -> None:
         """Stops listening, ends all connections and what they wait for."""
@@ -108,9 +112,10 @@ class BrokerServer:
             connection.cancel()
             connection.close()
         # Answers on their way may still leave; a peer that does not read is cut off.
-        deadline = self.time() + _CLOSE_GRACE_S
-        while self._connections and self.time() < deadline:
-            await asyncio.sleep(0.005)
+        if self._connections:
+            self._last_gone = asyncio.Event()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._last_gone.wait(), _CLOSE_GRACE_S)
         for connection in tuple(self._connections):
             connection.abort()
 

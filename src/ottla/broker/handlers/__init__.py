@@ -8,7 +8,7 @@ AlterPartition stays at 0 so that a 3.x peer keeps to 2.8 behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
-Handler = Callable[["RequestContext", Any], Awaitable[Any]]
+Handler = Callable[["RequestContext", Any], Coroutine[Any, Any, Any]]
 
 
 class Route(NamedTuple):

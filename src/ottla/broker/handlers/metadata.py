@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.metadata_cache import MetadataCache, PartitionState
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
 _NO_LEADER = -1
 
 Topic = m.MetadataResponse.MetadataResponseTopic

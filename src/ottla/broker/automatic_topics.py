@@ -1,0 +1,177 @@
+"""Topics that come into being without a CreateTopics request of a client.
+
+Two ways: a Metadata request for an unknown topic, and FindCoordinator's need for an internal one.
+The controller creates them itself; any other broker asks the controller with a CreateTopics
+request of its own (Kafka's AutoTopicCreationManager; Kafka 2.8 would let every broker write).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.topics import names
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata_cache import MetadataCache
+    from ottla.broker.ports import ControllerClient, ControllerPort
+    from ottla.config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+_CREATE_TOPICS_VERSION = 7
+_MAX_CREATIONS_UNDER_WAY = 10_000
+
+
+class CreateTopics(Protocol):
+    """`TopicAdmin.create_topics`."""
+
+    def __call__(
+        self, topics: Sequence[m.CreateTopicsRequest.CreatableTopic], *, timeout_ms: int
+    ) -> Awaitable[list[m.CreateTopicsResponse.CreatableTopicResult]]: ...
+
+
+def is_legal(name: str) -> bool:
+    """Whether a topic may have this name."""
+    try:
+        names.validate(name)
+    except KafkaError:
+        return False
+    return True
+
+
+def automatic_topic(config: BrokerConfig, name: str) -> m.CreateTopicsRequest.CreatableTopic:
+    """AutoTopicCreationManager.creatableTopic."""
+    if name == names.OFFSETS_TOPIC:
+        partitions = config.integer("offsets.topic.num.partitions")
+        factor = config.integer("offsets.topic.replication.factor")
+        configs = {
+            "compression.type": "producer",
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
+        }
+    elif name == names.TRANSACTIONS_TOPIC:
+        partitions = config.integer("transaction.state.log.num.partitions")
+        factor = config.integer("transaction.state.log.replication.factor")
+        configs = {
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(config.integer("transaction.state.log.min.isr")),
+            "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
+            "unclean.leader.election.enable": "false",
+        }
+    else:
+        partitions = config.integer("num.partitions")
+        factor = config.integer("default.replication.factor")
+        configs = {}
+    return m.CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        configs=[
+            m.CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+            for key, value in configs.items()
+        ],
+    )
+
+
+class AutomaticTopics:
+    """Asks for topics, each at most once at a time."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata_cache: MetadataCache,
+        controller: ControllerPort,
+        controller_client: ControllerClient,
+        create_topics: CreateTopics,
+    ) -> None:
+        self._config = config
+        self._cache = metadata_cache
+        self._controller = controller
+        self._controller_client = controller_client
+        self._create_topics = create_topics
+        # Topics whose creation this broker asked for and has not heard the end of.
+        self._being_created: set[str] = set()
+        self._requests: set[asyncio.Task[None]] = set()
+
+    async def missing_topics(self, topics: Sequence[str], *, create: bool) -> dict[str, ErrorCode]:
+        """What a Metadata answer says of topics that are not in the cache.
+
+        Where `create` and auto.create.topics.enable allow it they are created: by the controller
+        itself (LEADER_NOT_AVAILABLE until they have leaders), by any other broker through a
+        CreateTopics request to the controller (UNKNOWN_TOPIC_OR_PARTITION until they show).
+        """
+        codes = {
+            name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if is_legal(name)
+            else ErrorCode.INVALID_TOPIC_EXCEPTION
+            for name in topics
+        }
+        if create and self._config.boolean("auto.create.topics.enable"):
+            legal = [name for name in topics if is_legal(name)]
+            codes.update(await self._create_automatically(legal))
+        return codes
+
+    async def ensure_internal_topic(self, name: str) -> None:
+        """Has `__consumer_offsets` or `__transaction_state` created; does not wait for it.
+
+        Does so whatever auto.create.topics.enable says, as Kafka's FindCoordinator does.
+        """
+        if not self._cache.contains_topic(name):
+            await self._create_automatically([name])
+
+    async def _create_automatically(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
+        room = _MAX_CREATIONS_UNDER_WAY - len(self._being_created)
+        new = [name for name in topics if name not in self._being_created][:room]
+        if not new:
+            return {}
+        wanted = [automatic_topic(self._config, name) for name in new]
+        self._being_created.update(new)
+        if not self._controller.is_active:
+            task = asyncio.get_running_loop().create_task(self._ask_controller(wanted))
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
+            return {}
+        try:
+            results = await self._create_topics(wanted, timeout_ms=0)
+        finally:
+            self._being_created.difference_update(new)
+        under_way = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.TOPIC_ALREADY_EXISTS)
+        return {
+            result.name: ErrorCode.LEADER_NOT_AVAILABLE
+            if result.error_code in under_way
+            else ErrorCode(result.error_code)
+            for result in results
+        }
+
+    async def _ask_controller(self, topics: list[m.CreateTopicsRequest.CreatableTopic]) -> None:
+        timeout_ms = self._config.integer("request.timeout.ms")
+        request = m.CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+        try:
+            response = await self._controller_client.send(
+                request, _CREATE_TOPICS_VERSION, timeout_ms=timeout_ms
+            )
+        except (OSError, TimeoutError) as error:
+            log.info("the controller could not be asked to create topics: %s", error)
+            return
+        finally:
+            self._being_created.difference_update(topic.name for topic in topics)
+        for result in cast("m.CreateTopicsResponse", response).topics:
+            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                log.warning(
+                    "the controller did not create topic %s: code %d %s",
+                    result.name,
+                    result.error_code,
+                    result.error_message or "",
+                )
+
+    async def close(self) -> None:
+        """Gives up requests to the controller that are still under way."""
+        for task in tuple(self._requests):
+            task.cancel()
+        await asyncio.gather(*self._requests, return_exceptions=True)

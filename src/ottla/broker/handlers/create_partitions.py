@@ -1,0 +1,59 @@
+"""CreatePartitions (37), versions 0 to 3.
+
+Behaviour: only the controller expands topics (NOT_CONTROLLER otherwise). Each topic is checked on
+its own; the answer waits until every partition has a leader in this broker's metadata cache, at
+most timeout_ms.
+Versions: the same fields in all; 2 is flexible.
+Left out: ACLs, quotas on mutations (version 3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.topic_admin import duplicates
+from ottla.errors import ErrorCode
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+Result = m.CreatePartitionsResponse.CreatePartitionsTopicResult
+
+
+async def handle(
+    ctx: RequestContext, request: m.CreatePartitionsRequest
+) -> m.CreatePartitionsResponse:
+    controller = ctx.services.controller
+    if not controller.is_active:
+        return m.CreatePartitionsResponse(
+            results=[
+                Result(name=topic.name, error_code=ErrorCode.NOT_CONTROLLER)
+                for topic in request.topics
+            ]
+        )
+    twice = duplicates([topic.name for topic in request.topics])
+    results: dict[str, Result] = {}
+    wanted = []
+    for topic in request.topics:
+        if topic.name in twice:
+            results[topic.name] = Result(
+                name=topic.name,
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message="Duplicate topic in request.",
+            )
+        elif controller.is_queued_for_deletion(topic.name):
+            results[topic.name] = Result(
+                name=topic.name,
+                error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+                error_message="The topic is queued for deletion.",
+            )
+        else:
+            wanted.append(topic)
+    expanded = await ctx.services.topic_admin.create_partitions(
+        wanted, timeout_ms=request.timeout_ms, validate_only=request.validate_only
+    )
+    results.update((result.name, result) for result in expanded)
+    return m.CreatePartitionsResponse(
+        results=[results[name] for name in dict.fromkeys(topic.name for topic in request.topics)]
+    )

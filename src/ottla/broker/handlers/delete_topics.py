@@ -1,0 +1,67 @@
+"""DeleteTopics (20), versions 0 to 6.
+
+Behaviour: only the controller deletes (NOT_CONTROLLER otherwise). A topic is marked under
+/admin/delete_topics; the answer waits until it left this broker's metadata cache, at most
+timeout_ms.
+Versions: with delete.topic.enable=false the code is TOPIC_DELETION_DISABLED from 3 on and
+INVALID_REQUEST before; 6 takes topic ids (unknown: UNKNOWN_TOPIC_ID).
+Left out: ACLs, error messages (2.8.2 never sets them).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import ZERO_TOPIC_ID
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+Result = m.DeleteTopicsResponse.DeletableTopicResult
+
+
+async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.DeleteTopicsResponse:
+    if not ctx.services.controller.is_active:
+        return _refuse_all(ctx.version, request, ErrorCode.NOT_CONTROLLER)
+    if not ctx.services.config.boolean("delete.topic.enable"):
+        disabled = ErrorCode.TOPIC_DELETION_DISABLED
+        code = ErrorCode.INVALID_REQUEST if ctx.version < 3 else disabled
+        return _refuse_all(ctx.version, request, code)
+    cache = ctx.services.metadata_cache
+    results = []
+    for topic in _requested(ctx.version, request):
+        if topic.name is not None and topic.topic_id != ZERO_TOPIC_ID:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified."
+            )
+        name = topic.name if topic.name is not None else cache.topic_name(topic.topic_id)
+        topic_id = topic.topic_id if topic.name is None else cache.topic_id(topic.name)
+        code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+        results.append(Result(name=name, topic_id=topic_id, error_code=code))
+    known = list(dict.fromkeys(result.name for result in results if result.name is not None))
+    codes = await ctx.services.topic_admin.delete_topics(known, timeout_ms=request.timeout_ms)
+    for result in results:
+        if result.name is not None:
+            result.error_code = codes[result.name]
+    return m.DeleteTopicsResponse(responses=results)
+
+
+def _requested(
+    version: int, request: m.DeleteTopicsRequest
+) -> list[m.DeleteTopicsRequest.DeleteTopicState]:
+    if version >= 6:
+        return request.topics
+    return [m.DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
+
+
+def _refuse_all(
+    version: int, request: m.DeleteTopicsRequest, code: ErrorCode
+) -> m.DeleteTopicsResponse:
+    return m.DeleteTopicsResponse(
+        responses=[
+            Result(name=topic.name, topic_id=topic.topic_id, error_code=code)
+            for topic in _requested(version, request)
+        ]
+    )
