@@ -1,0 +1,139 @@
+"""The four codecs of record batches, with a limit on what a decompressed block may hold.
+
+cramjam is imported on first use: a broker that only passes batches on never loads it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from ottla.wire.primitives import Buffer, WireError
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+# Kafka has no limit; a batch of max.message.bytes (1 MiB) rarely holds more than this.
+DEFAULT_MAX_OUTPUT_BYTES = 128 * 1024 * 1024
+_FIRST_OUTPUT_BYTES = 64 * 1024
+
+# Kafka's Java client writes snappy in the stream format of the xerial library.
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_BLOCK_SIZE = struct.Struct(">i")
+
+
+class CompressionError(WireError):
+    """A block that its codec cannot read, or an unknown codec."""
+
+
+class OutputTooLarge(CompressionError):
+    """A block that would decompress to more than the limit."""
+
+
+def compress(codec: int, data: Buffer) -> bytes:
+    """`data` in the given codec, in the framing that Kafka's clients read."""
+    match codec:
+        case 0:
+            return bytes(data)
+        case 1:
+            return bytes(_cramjam().gzip.compress(data))
+        case 2:
+            return _compress_xerial(data)
+        case 3:
+            # Kafka's lz4 reader refuses frames whose blocks depend on each other.
+            compressor = _cramjam().lz4.Compressor(content_checksum=False, block_linked=False)
+            compressor.compress(bytes(data))
+            return bytes(compressor.finish())
+        case 4:
+            return bytes(_cramjam().zstd.compress(data))
+    raise CompressionError(f"unknown compression codec {codec}")
+
+
+def decompress(
+    codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
+) -> bytes | memoryview:
+    """The plain bytes of a block; OutputTooLarge before more than `max_bytes` are made."""
+    match codec:
+        case 0:
+            return memoryview(data)
+        case 1:
+            return _decompress_growing(_cramjam().gzip.decompress_into, data, max_bytes)
+        case 2:
+            return _decompress_snappy(data, max_bytes)
+        case 3:
+            return _decompress_growing(_cramjam().lz4.decompress_into, data, max_bytes)
+        case 4:
+            return _decompress_growing(_cramjam().zstd.decompress_into, data, max_bytes)
+    raise CompressionError(f"unknown compression codec {codec}")
+
+
+def _cramjam() -> ModuleType:
+    import cramjam
+
+    return cramjam
+
+
+def _decompress_growing(
+    into: Callable[[Any, bytearray], int], data: Buffer, max_bytes: int
+) -> memoryview:
+    """Tries ever larger outputs: none of these formats must say its plain size."""
+    size = min(max(_FIRST_OUTPUT_BYTES, 4 * len(data)), max_bytes)
+    while True:
+        output = bytearray(size)
+        try:
+            return memoryview(output)[: into(data, output)]
+        except Exception as error:
+            # cramjam has one error class; the text tells a full output from broken input.
+            if "failed to write whole buffer" not in str(error):
+                raise CompressionError(f"undecodable compressed block: {error}") from error
+        if size >= max_bytes:
+            raise OutputTooLarge(f"a block of {len(data)} bytes holds more than {max_bytes}")
+        size = min(4 * size, max_bytes)
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    raw = _cramjam().snappy.compress_raw
+    parts = [_XERIAL_HEADER]
+    with memoryview(data) as view:
+        for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+            block = bytes(raw(bytes(view[start : start + _XERIAL_BLOCK_BYTES])))
+            parts += [_BLOCK_SIZE.pack(len(block)), block]
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _decompress_raw_snappy(data, max_bytes)
+    if len(data) < len(_XERIAL_HEADER):
+        raise CompressionError("a snappy stream ends inside its header")
+    parts = []
+    position, total = len(_XERIAL_HEADER), 0
+    while position < len(data):
+        if len(data) - position < _BLOCK_SIZE.size:
+            raise CompressionError("a snappy stream ends inside a block size")
+        (size,) = _BLOCK_SIZE.unpack_from(data, position)
+        position += _BLOCK_SIZE.size
+        if not 0 < size <= len(data) - position:
+            raise CompressionError(f"a snappy block of {size} bytes does not fit its stream")
+        block = _decompress_raw_snappy(data[position : position + size], max_bytes - total)
+        parts.append(block)
+        total += len(block)
+        position += size
+    return b"".join(parts)
+
+
+def _decompress_raw_snappy(block: Buffer, max_bytes: int) -> bytes:
+    snappy = _cramjam().snappy
+    try:
+        size = snappy.decompress_raw_len(block)
+        if size > max_bytes:
+            raise OutputTooLarge(f"a block of {len(block)} bytes holds more than allowed")
+        return bytes(snappy.decompress_raw(block))
+    except OutputTooLarge:
+        raise
+    except Exception as error:
+        raise CompressionError(f"undecodable snappy block: {error}") from error
