@@ -1,0 +1,39 @@
+"""One Spark session and one cluster of three processes for all Spark tests.
+
+`OTTLA_JUDGED=kafka-2.8.2 pytest tests/spark` runs the same tests on Apache Kafka.
+"""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ottla.testing.cluster import ProcessCluster
+from ottla.testing.java import ApacheKafka, ApacheZooKeeper
+from ottla.testing.peers import peers_required
+from ottla.testing.spark import missing_reason, spark_session
+
+JUDGED = os.environ.get("OTTLA_JUDGED", "ottla")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    reason = missing_reason()
+    if reason is not None and peers_required():
+        pytest.fail(reason)
+    if reason is not None:
+        pytest.skip(reason)
+    session = spark_session("ottla-tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def ottla_processes() -> Iterator[ProcessCluster | ApacheKafka]:
+    if JUDGED == "ottla":
+        with ProcessCluster(brokers=3) as cluster:
+            yield cluster
+        return
+    with ApacheZooKeeper() as zookeeper, ApacheKafka(zookeeper.address, brokers=3) as kafka:
+        yield kafka
