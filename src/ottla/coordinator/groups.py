@@ -24,6 +24,7 @@ from ottla.coordinator.records_format import (
 )
 from ottla.errors import ErrorCode, InvariantViolated
 from ottla.runtime import Clock
+from ottla.types import TopicPartition
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1
@@ -364,6 +365,19 @@ class Group:
             self.leader_id or "",
             self.member_list() if self.is_leader(member_id) else (),
         )
+
+    def expired_offsets(self, retention_ms: int) -> list[TopicPartition]:
+        """Which offsets are past their time depends on who could still want them (KIP-211)."""
+        now_ms = self.clock.now_ms()
+        if self.protocol_type is None:
+            return self.offsets.expired(now_ms, retention_ms)
+        if self.state is GroupState.EMPTY:
+            return self.offsets.expired(
+                now_ms, retention_ms, base_timestamp_ms=self.state_timestamp_ms
+            )
+        if self.state is GroupState.STABLE and self.subscribed_topics is not None:
+            return self.offsets.expired(now_ms, retention_ms, except_topics=self.subscribed_topics)
+        return []
 
     # --- the stored form -----------------------------------------------------------------
 

@@ -25,14 +25,18 @@ class AppendResult(Protocol):
 
 
 class PartitionLog(Protocol):
-    @property
-    def log_start_offset(self) -> int: ...
+    """The part of `storage.log.Log` that a coordinator loads from."""
 
     @property
-    def log_end_offset(self) -> int: ...
+    def start_offset(self) -> int: ...
 
-    def read(self, offset: int, max_bytes: int) -> bytes | memoryview:
-        """Whole record batches from the one that holds `offset` on, at least one."""
+    @property
+    def end_offset(self) -> int: ...
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool
+    ) -> memoryview:
+        """Bytes from the batch that holds `offset` on; the last batch may be cut."""
 
 
 class CoordinatorReplicas(Protocol):
