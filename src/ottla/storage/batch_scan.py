@@ -1,0 +1,57 @@
+"""Walking over the batch headers of a segment file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.runtime import File
+from ottla.wire import records
+from ottla.wire.primitives import WireError
+from ottla.wire.records import HEADER_BYTES, BatchHeader
+
+# A lookup starts at an index entry, at most index.interval.bytes before its batch.
+LOOKUP_WINDOW_BYTES = 8 * 1024
+SCAN_WINDOW_BYTES = 256 * 1024
+
+
+class LogDamaged(Exception):
+    """Bytes in a segment that are no whole, plausible batch; `position` is where they start."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"{reason} at position {position}")
+        self.position = position
+
+
+def headers(
+    file: File, start: int, end: int, *, window_bytes: int = SCAN_WINDOW_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch from `start` to `end`; raises LogDamaged."""
+    position = start
+    window, window_start = b"", start
+    while position < end:
+        if position + HEADER_BYTES > end:
+            raise LogDamaged(position, "a batch header is cut off")
+        if position + HEADER_BYTES > window_start + len(window):
+            window = file.read_at(min(window_bytes, end - position), position)
+            window_start = position
+            if len(window) < HEADER_BYTES:
+                raise LogDamaged(position, "the file is shorter than its size")
+        try:
+            header = records.read_header(window, position - window_start)
+        except WireError as error:
+            raise LogDamaged(position, str(error)) from None
+        if header.last_offset_delta < 0:
+            raise LogDamaged(position, f"a last offset delta of {header.last_offset_delta}")
+        if position + header.size > end:
+            raise LogDamaged(position, "a batch is cut off")
+        yield position, header
+        position += header.size
+
+
+def checked_batches(file: File, start: int, end: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
+    """As `headers`, with each batch read whole and its CRC checked (recovery only)."""
+    for position, header in headers(file, start, end):
+        batch = file.read_at(header.size, position)
+        if len(batch) != header.size or not records.crc_is_valid(batch):
+            raise LogDamaged(position, "a batch fails its CRC")
+        yield position, header, batch

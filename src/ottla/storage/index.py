@@ -1,0 +1,138 @@
+"""Sparse indexes of a segment in memory, and their `.index` / `.timeindex` file forms.
+
+Kafka maps preallocated files (OffsetIndex, TimeIndex). Here the entries live in arrays and are
+written whole when a segment is sealed or closed: the files then look like Kafka's trimmed ones.
+After a crash they are rebuilt from the log, as Kafka does.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+_TIME_ENTRY = struct.Struct(">qi")
+_SWAP = sys.byteorder == "little"
+
+
+class IndexDamaged(Exception):
+    """An index file that cannot be what a broker wrote; the segment's indexes are rebuilt."""
+
+
+class OffsetIndex:
+    """(offset relative to the segment's base, file position), both increasing."""
+
+    __slots__ = ("_offsets", "_positions")
+
+    def __init__(self) -> None:
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def append(self, relative_offset: int, position: int) -> None:
+        if not self._offsets or relative_offset > self._offsets[-1]:
+            self._offsets.append(relative_offset)
+            self._positions.append(position)
+
+    def position_before(self, relative_offset: int) -> int:
+        """Where to start looking for the offset: the last indexed batch that ends at or before."""
+        slot = bisect_right(self._offsets, relative_offset)
+        return self._positions[slot - 1] if slot else 0
+
+    def last_position(self) -> int:
+        return self._positions[-1] if self._positions else 0
+
+    def truncate_to_position(self, size: int) -> None:
+        """Forgets the entries of batches that start at or after `size`."""
+        keep = len(self._positions)
+        while keep and self._positions[keep - 1] >= size:
+            keep -= 1
+        del self._offsets[keep:]
+        del self._positions[keep:]
+
+    def encode(self) -> bytes:
+        entries = array("i", bytes(len(self._offsets) * OFFSET_ENTRY_BYTES))
+        entries[0::2] = self._offsets
+        entries[1::2] = self._positions
+        if _SWAP:
+            entries.byteswap()
+        return entries.tobytes()
+
+    @classmethod
+    def decode(cls, data: bytes, log_bytes: int) -> OffsetIndex:
+        """Reads a file; zeros after the last entry (a preallocated file) are left out."""
+        if len(data) % OFFSET_ENTRY_BYTES:
+            raise IndexDamaged(f"{len(data)} bytes are no multiple of {OFFSET_ENTRY_BYTES}")
+        entries = array("i")
+        entries.frombytes(data)
+        if _SWAP:
+            entries.byteswap()
+        index = cls()
+        offsets, positions = entries[0::2], entries[1::2]
+        used = len(offsets)
+        while used and offsets[used - 1] == 0 and positions[used - 1] == 0:
+            used -= 1
+        index._offsets, index._positions = offsets[:used], positions[:used]
+        if used and not (0 <= positions[used - 1] < max(log_bytes, 1)):
+            raise IndexDamaged(f"last position {positions[used - 1]} is outside the log")
+        return index
+
+
+class TimeIndex:
+    """(timestamp, offset relative to the base): the largest timestamp up to that offset."""
+
+    __slots__ = ("_offsets", "_timestamps")
+
+    def __init__(self) -> None:
+        self._timestamps = array("q")
+        self._offsets = array("i")
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    def append(self, timestamp: int, relative_offset: int) -> None:
+        """Kafka's TimeIndex.maybeAppend: only a larger timestamp makes an entry; -1 never does."""
+        if timestamp > (self._timestamps[-1] if self._timestamps else -1):
+            self._timestamps.append(timestamp)
+            self._offsets.append(relative_offset)
+
+    def offset_before(self, timestamp: int) -> int:
+        """Relative offset from where to look for the first record at or after `timestamp`."""
+        slot = bisect_right(self._timestamps, timestamp)
+        return self._offsets[slot - 1] if slot else 0
+
+    def last(self) -> tuple[int, int] | None:
+        return (self._timestamps[-1], self._offsets[-1]) if self._timestamps else None
+
+    def truncate_to_offset(self, relative_offset: int) -> None:
+        """Forgets entries at or after the offset."""
+        keep = len(self._offsets)
+        while keep and self._offsets[keep - 1] >= relative_offset:
+            keep -= 1
+        del self._timestamps[keep:]
+        del self._offsets[keep:]
+
+    def encode(self) -> bytes:
+        pack = _TIME_ENTRY.pack
+        pairs = zip(self._timestamps, self._offsets, strict=True)
+        return b"".join([pack(timestamp, offset) for timestamp, offset in pairs])
+
+    @classmethod
+    def decode(cls, data: bytes) -> TimeIndex:
+        if len(data) % TIME_ENTRY_BYTES:
+            raise IndexDamaged(f"{len(data)} bytes are no multiple of {TIME_ENTRY_BYTES}")
+        index = cls()
+        for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
+            last = index.last()
+            if last is not None and timestamp <= last[0]:
+                if timestamp == 0 and offset == 0:
+                    break
+                raise IndexDamaged(f"timestamp {timestamp} after {last[0]}")
+            index._timestamps.append(timestamp)
+            index._offsets.append(offset)
+        return index

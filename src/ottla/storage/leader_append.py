@@ -1,0 +1,76 @@
+"""From a client's bytes to what a leader writes: checks, duplicates, offsets, timestamps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage import append_checks
+from ottla.storage.append_checks import Batch, Origin
+from ottla.storage.producer_state import ProducerBatch
+from ottla.wire import records
+
+if TYPE_CHECKING:
+    from ottla.storage.log import Log
+
+
+class LeaderAppend(NamedTuple):
+    """`data` is ready to be written; a `duplicate` is answered and nothing is written."""
+
+    data: memoryview
+    batches: list[Batch]
+    append_time_ms: int
+    duplicate: ProducerBatch | None
+
+
+def prepare_leader_append(
+    log: Log, data: memoryview, leader_epoch: int, origin: Origin, now_ms: int
+) -> LeaderAppend:
+    """Offsets and epoch go into `data` itself; it is copied only if it cannot be written to."""
+    settings = log.settings
+    if data.readonly:
+        data = memoryview(bytearray(data))
+    batches = append_checks.split(data)
+    if not batches:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must have a record batch")
+    for batch in batches:
+        append_checks.check(log.tp, batch, settings, origin, now_ms)
+    wanted = [append_checks.with_topic_codec(log.tp, batch, settings) for batch in batches]
+    size = sum(len(batch.view) for batch in wanted)
+    if any(new is not old for new, old in zip(wanted, batches, strict=True)):
+        data = memoryview(bytearray().join(batch.view for batch in wanted))
+        batches = append_checks.split(data)
+    if size > settings.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {size} bytes in append to partition {log.tp}, which exceeds "
+            f"the maximum configured segment size of {settings.segment_bytes}.",
+        )
+    duplicate = _check_producers(log, batches, origin)
+    if duplicate is not None:
+        return LeaderAppend(data, [], -1, duplicate)
+    append_time_ms = now_ms if settings.message_timestamp_type == "LogAppendTime" else -1
+    offset = log.end_offset
+    ready: list[Batch] = []
+    for view, header in batches:
+        if append_time_ms >= 0:
+            records.patch_append_time(view, append_time_ms)
+        records.patch(view, offset, leader_epoch)
+        ready.append(Batch(view, records.read_header(view, 0)))
+        offset += header.last_offset_delta + 1
+    return LeaderAppend(data[:size], ready, append_time_ms, None)
+
+
+def _check_producers(log: Log, batches: list[Batch], origin: Origin) -> ProducerBatch | None:
+    for _, header in batches:
+        if header.producer_id < 0:
+            continue
+        if origin is Origin.COORDINATOR:
+            log.producers.check_epoch(header.producer_id, header.producer_epoch)
+            continue
+        duplicate = log.producers.check(
+            header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
+        )
+        if duplicate is not None:
+            return duplicate
+    return None

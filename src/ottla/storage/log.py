@@ -1,0 +1,435 @@
+"""The log of one partition replica: segments in order, and the offsets that bound them (Log).
+
+Everything here runs on the event loop and is quick; fsync, recovery scans and removal of files
+are done elsewhere with descriptors of their own (`flushing`, `recovery`, `log_manager`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.errors import ErrorCode, InvariantViolated, KafkaError
+from ottla.runtime import Runtime
+from ottla.storage import checkpoints, retention
+from ottla.storage import segment as segments
+from ottla.storage.append_checks import Batch, Origin
+from ottla.storage.leader_append import prepare_leader_append
+from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.open_files import OpenFiles
+from ottla.storage.producer_state import ProducerState
+from ottla.storage.replay import replay_batch
+from ottla.storage.replica_append import split_replicated
+from ottla.storage.segment import BatchPlace, Segment
+from ottla.storage.settings import LogSettings
+from ottla.storage.snapshots import load_producers, snapshot_offsets
+from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
+
+EMPTY = memoryview(b"")
+# Positions of the newest batch boundaries: fetches at the end of a log need no index lookup.
+_RECENT_POSITIONS = 32
+
+
+class AppendInfo(NamedTuple):
+    """Where an append went. For a duplicate: where the first copy is."""
+
+    first_offset: int
+    last_offset: int
+    append_time_ms: int
+    duplicate: bool = False
+
+
+class Log:
+    __slots__ = (
+        "_bases",
+        "_recent",
+        "_runtime",
+        "_segments",
+        "checkpointed_high_watermark",
+        "data_dir",
+        "end_offset",
+        "epochs",
+        "folder",
+        "generation",
+        "high_watermark",
+        "last_flush_ms",
+        "on_roll",
+        "open_files",
+        "producers",
+        "recovery_point",
+        "settings",
+        "start_offset",
+        "topic_id",
+        "tp",
+        "unsynced",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        open_files: OpenFiles,
+        tp: TopicPartition,
+        folder: Path,
+        settings: LogSettings,
+        *,
+        topic_id: TopicId = ZERO_TOPIC_ID,
+    ) -> None:
+        self._runtime = runtime
+        self.open_files = open_files
+        self.tp = tp
+        self.folder = folder
+        self.data_dir = folder.parent
+        self.settings = settings
+        self.topic_id = topic_id
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerState()
+        self.start_offset = 0
+        self.end_offset = 0
+        self.high_watermark = 0
+        self.checkpointed_high_watermark = -1
+        self.recovery_point = 0
+        self.last_flush_ms = runtime.clock.now_ms()
+        # Small files written without fsync; the next flush syncs them.
+        self.unsynced: set[Path] = set()
+        # Counts truncations: a flush that ran across one says nothing about the new records.
+        self.generation = 0
+        self.on_roll: Callable[[Log], None] | None = None
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self._recent: dict[int, int] = {}
+
+    @classmethod
+    def create(
+        cls,
+        runtime: Runtime,
+        open_files: OpenFiles,
+        tp: TopicPartition,
+        folder: Path,
+        settings: LogSettings,
+        *,
+        topic_id: TopicId = ZERO_TOPIC_ID,
+    ) -> Log:
+        """A new, empty log in a new folder."""
+        runtime.disk.make_dirs(folder)
+        log = cls(runtime, open_files, tp, folder, settings)
+        log.add_segment(log.new_segment(0))
+        if topic_id != ZERO_TOPIC_ID:
+            log.assign_topic_id(topic_id)
+        return log
+
+    # --- segments ---------------------------------------------------------------------------
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Oldest first; the last one is active. Not to be changed by callers."""
+        return self._segments
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def new_segment(self, base_offset: int) -> Segment:
+        segment = Segment(
+            self._runtime.disk,
+            self.open_files,
+            self.folder,
+            base_offset,
+            size=0,
+            index_interval_bytes=self.settings.index_interval_bytes,
+            created_ms=self._runtime.clock.now_ms(),
+            sealed=False,
+        )
+        # Not through the segment: a partition without traffic holds no descriptor.
+        self._runtime.disk.open(segment.path(segments.LOG_SUFFIX)).close()
+        return segment
+
+    def add_segment(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def roll(self, base_offset: int | None = None) -> Segment:
+        """Seals the active segment and starts one at `base_offset` (the log's end if None)."""
+        base_offset = self.end_offset if base_offset is None else base_offset
+        active = self.active
+        if active.size == 0 and active.base_offset == base_offset:
+            return active
+        if base_offset <= active.base_offset:
+            raise InvariantViolated(
+                f"{self.tp}: a segment at {base_offset} cannot follow {active.base_offset}"
+            )
+        active.seal()
+        self.write_snapshot()
+        self._recent.clear()
+        segment = self.new_segment(base_offset)
+        self.add_segment(segment)
+        if self.on_roll is not None:
+            self.on_roll(self)
+        return segment
+
+    def drop_segments(self, start: int, stop: int) -> list[Path]:
+        """Takes segments out of the log; returns their renamed files, to be removed later."""
+        disk = self._runtime.disk
+        removed: list[Path] = []
+        for segment in self._segments[start:stop]:
+            segment.forget()
+            for suffix in (*segments.SEGMENT_SUFFIXES, segments.SNAPSHOT_SUFFIX):
+                path = segment.path(suffix)
+                if disk.exists(path):
+                    target = path.with_name(path.name + segments.DELETED_SUFFIX)
+                    disk.rename(path, target)
+                    removed.append(target)
+                self.unsynced.discard(path)
+        del self._segments[start:stop]
+        del self._bases[start:stop]
+        return removed
+
+    # --- append -----------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, data: memoryview, leader_epoch: int, origin: Origin = Origin.CLIENT
+    ) -> AppendInfo:
+        """Checks, assigns offsets in place and writes; raises KafkaError, OSError from the disk."""
+        now_ms = self._runtime.clock.now_ms()
+        plan = prepare_leader_append(self, data, leader_epoch, origin, now_ms)
+        if plan.duplicate is not None:
+            batch = plan.duplicate
+            return AppendInfo(batch.base_offset, batch.last_offset, batch.timestamp, True)
+        first_offset = self.end_offset
+        self._write(plan.data, plan.batches)
+        return AppendInfo(first_offset, self.end_offset - 1, plan.append_time_ms)
+
+    def append_as_follower(self, data: memoryview) -> None:
+        """Writes batches of the leader as they are; CRC and offsets are checked first."""
+        for chunk, batches in split_replicated(self.tp, data, self.end_offset, self.settings):
+            self._write(chunk, batches)
+
+    def _write(self, data: memoryview, batches: list[Batch]) -> None:
+        first = batches[0].header
+        places: list[BatchPlace] = []
+        position = 0
+        for view, header in batches:
+            last_offset = header.base_offset + header.last_offset_delta
+            places.append(BatchPlace(position, last_offset, header.max_timestamp))
+            position += len(view)
+        active = self.active
+        if retention.should_roll(
+            active, self.settings, position, places, self._runtime.clock.now_ms()
+        ):
+            active = self.roll(first.base_offset)
+        active.append(data, places)
+        for view, header in batches:
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                replay_batch(self.producers, header, view)
+        self.end_offset = places[-1].last_offset + 1
+        self.producers.map_end_offset = self.end_offset
+        recent = self._recent
+        recent[self.end_offset] = active.size
+        if len(recent) > _RECENT_POSITIONS:
+            del recent[next(iter(recent))]
+
+    # --- read -------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool
+    ) -> memoryview:
+        """Bytes from the batch that holds `offset` on, below `end_offset`; the last batch may be
+        cut. Empty instead of an incomplete first batch, which `min_one_batch` gives whole."""
+        if offset < self.start_offset or offset > self.end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {offset} for partition {self.tp}, but we only have "
+                f"log segments in the range {self.start_offset} to {self.end_offset}.",
+            )
+        if offset >= end_offset:
+            return EMPTY
+        slot = max(0, bisect_right(self._bases, offset) - 1)
+        while slot < len(self._segments):
+            segment = self._segments[slot]
+            position = self._position_of(segment, offset)
+            if position is not None:
+                limit = self._limit(segment, slot, end_offset)
+                return _read_from(segment, position, limit, max_bytes, min_one_batch)
+            slot += 1
+        return EMPTY
+
+    def _position_of(self, segment: Segment, offset: int) -> int | None:
+        if segment is self._segments[-1]:
+            position = self._recent.get(offset)
+            if position is not None:
+                return position if position < segment.size else None
+        found = segment.locate(offset)
+        return None if found is None else found[0]
+
+    def _limit(self, segment: Segment, slot: int, end_offset: int) -> int:
+        """The file position of `end_offset`, or the segment's end where it lies behind."""
+        if end_offset >= self.end_offset or (
+            slot + 1 < len(self._bases) and self._bases[slot + 1] <= end_offset
+        ):
+            return segment.size
+        position = self._position_of(segment, end_offset)
+        return segment.size if position is None else position
+
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """How many bytes a fetch from `offset` could get; exact within one segment."""
+        if offset >= end_offset or offset < self.start_offset:
+            return 0
+        slot = max(0, bisect_right(self._bases, offset) - 1)
+        segment = self._segments[slot]
+        start = self._position_of(segment, offset)
+        if start is None:
+            return 1
+        return max(0, self._limit(segment, slot, end_offset) - start)
+
+    # --- bounds -----------------------------------------------------------------------------
+
+    def set_high_watermark(self, offset: int) -> bool:
+        """Within the log's bounds; True if it moved."""
+        bounded = max(self.start_offset, min(offset, self.end_offset))
+        moved = bounded != self.high_watermark
+        self.high_watermark = bounded
+        return moved
+
+    def advance_start_offset(self, offset: int) -> bool:
+        """Hides everything before `offset` (DeleteRecords, leader's start); True if it moved."""
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition {self.tp} since "
+                f"it is larger than the high watermark {self.high_watermark}",
+            )
+        if offset <= self.start_offset:
+            return False
+        self.start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def assign_epoch_start(self, leader_epoch: int) -> None:
+        """This broker leads from here on with that epoch."""
+        self.epochs.assign(leader_epoch, self.end_offset)
+
+    def assign_topic_id(self, topic_id: TopicId) -> None:
+        if self.topic_id not in (ZERO_TOPIC_ID, topic_id):
+            raise InvariantViolated(f"{self.tp} has a topic id already")
+        self.topic_id = topic_id
+        path = self.folder / checkpoints.PARTITION_METADATA
+        self._write_small_file(path, checkpoints.encode_partition_metadata(topic_id))
+
+    # --- truncation -------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> list[Path]:
+        """Cuts everything from `offset` on (and the batch that holds it); files to remove later."""
+        if offset >= self.end_offset:
+            return []
+        if offset < self._bases[0]:
+            return self.truncate_fully_and_start_at(offset)
+        keep = bisect_right(self._bases, offset)
+        removed = self.drop_segments(keep, len(self._segments))
+        last = self.active
+        last.unseal()
+        found = last.locate(offset)
+        end = offset
+        if found is not None:
+            position, header = found
+            end = min(offset, header.base_offset)
+            last.truncate(position, end)
+        self._after_truncation(end)
+        self._drop_snapshots_after(end)
+        self._reload_producers()
+        return removed
+
+    def truncate_fully_and_start_at(self, offset: int) -> list[Path]:
+        """Drops all records; the log is empty from `offset` on."""
+        removed = self.drop_segments(0, len(self._segments))
+        self.add_segment(self.new_segment(offset))
+        self.start_offset = offset
+        self._after_truncation(offset)
+        self.high_watermark = offset
+        self.epochs.clear()
+        self._drop_snapshots_after(-1)
+        self.producers.clear(offset)
+        return removed
+
+    def _after_truncation(self, end_offset: int) -> None:
+        self.generation += 1
+        self._recent.clear()
+        self.end_offset = end_offset
+        self.start_offset = min(self.start_offset, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.epochs.truncate_from_end(end_offset)
+
+    def _drop_snapshots_after(self, offset: int) -> None:
+        for snapshot_offset in snapshot_offsets(self._runtime.disk, self.folder):
+            if snapshot_offset > offset:
+                path = self.folder / segments.file_name(snapshot_offset, segments.SNAPSHOT_SUFFIX)
+                self._runtime.disk.remove(path)
+                self.unsynced.discard(path)
+
+    def _reload_producers(self) -> None:
+        self.producers = load_producers(self._runtime.disk, self.folder, self._segments, self)
+
+    # --- files ------------------------------------------------------------------------------
+
+    def write_snapshot(self) -> None:
+        """The producers' state up to the log's end, once per end (ProducerStateManager)."""
+        producers = self.producers
+        if producers.map_end_offset <= producers.last_snapshot_offset:
+            return
+        offset = producers.map_end_offset
+        path = self.folder / segments.file_name(offset, segments.SNAPSHOT_SUFFIX)
+        self._write_small_file(path, producers.encode_snapshot())
+        producers.last_snapshot_offset = offset
+
+    def write_epochs(self) -> None:
+        """Atomic and durable; called before the recovery point passes, and on close."""
+        self._runtime.disk.write_atomically(
+            self.folder / checkpoints.LEADER_EPOCHS,
+            checkpoints.encode_epochs(self.epochs.entries()),
+        )
+        self.epochs.dirty = False
+
+    def _write_small_file(self, path: Path, data: bytes) -> None:
+        file = self._runtime.disk.open(path)
+        try:
+            file.truncate(0)
+            file.append(data)
+        finally:
+            file.close()
+        self.unsynced.add(path)
+
+    def move_to(self, folder: Path) -> None:
+        """The folder was renamed."""
+        self.release()
+        self.folder = folder
+        for segment in self._segments:
+            segment.folder = folder
+
+    def release(self) -> None:
+        """Gives back all descriptors."""
+        for segment in self._segments:
+            segment.forget()
+
+
+def _read_from(
+    segment: Segment, position: int, limit: int, max_bytes: int, min_one_batch: bool
+) -> memoryview:
+    available = limit - position
+    if available <= 0:
+        return EMPTY
+    wanted = min(max_bytes, available)
+    if wanted < 12 and not min_one_batch:
+        return EMPTY
+    data = segment.file().read_at(max(wanted, 12), position)
+    first_batch = 12 + int.from_bytes(data[8:12], "big")
+    if first_batch > len(data) or wanted < 12:
+        if not min_one_batch:
+            return EMPTY
+        data = segment.file().read_at(min(first_batch, available), position)
+    return memoryview(data)

@@ -1,0 +1,421 @@
+"""All logs of a broker over its data folders (LogManager): load, create, delete, flush, retain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError, OttlaError
+from ottla.runtime import Runtime
+from ottla.storage import checkpoints, retention
+from ottla.storage import segment as segments
+from ottla.storage.data_dir import DataDir, deletion_name
+from ottla.storage.dir_lock import DirInUse, FlockedDir, HeldLock
+from ottla.storage.log import Log
+from ottla.storage.open_files import OpenFiles
+from ottla.storage.settings import LogSettings
+from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.config import BrokerConfig
+
+_logger = logging.getLogger(__name__)
+_RETENTION_FIRST_MS = 30_000
+_HOUSEKEEPING_MS = 1_000
+_PRODUCER_EXPIRY_MS = 600_000
+MAX_OPEN_FILES = 2048
+
+DirFailureListener = Callable[[Path, list[TopicPartition]], None]
+
+
+class NoUsableDir(OttlaError):
+    """Not one data folder is left; the broker stops."""
+
+
+class LogManager:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        settings_of: Callable[[str], LogSettings],
+        *,
+        lock_dir: Callable[[Path], HeldLock] = FlockedDir,
+        max_open_files: int = MAX_OPEN_FILES,
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._settings_of = settings_of
+        self._lock_dir = lock_dir
+        self._open_files = OpenFiles(max_open_files)
+        self._dirs = {path: DataDir(runtime, path) for path in config.log_dirs}
+        self._logs: dict[TopicPartition, Log] = {}
+        # (due by the monotonic clock, path), in the order they were set aside.
+        self._removals: deque[tuple[float, Path]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._flushing: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._dir_failure_listeners: list[DirFailureListener] = []
+
+    # --- life -------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Locks the folders and loads what is in them; recovery runs only where it must."""
+        await self._runtime.blocking(self._load_all)
+        if not self.online_dirs():
+            raise NoUsableDir("none of the folders in log.dirs can be used")
+        for log in self._logs.values():
+            log.on_roll = self._flush_soon
+        self._spawn(self._housekeeping())
+
+    def _load_all(self) -> None:
+        for data_dir in self._dirs.values():
+            try:
+                self._runtime.disk.make_dirs(data_dir.path)
+                data_dir.lock = self._lock_dir(data_dir.path)
+                logs, doomed = data_dir.load(self._open_files, self._settings_of)
+            except DirInUse:
+                self._release_locks()
+                raise
+            except OSError as error:
+                _logger.error("data folder %s is offline: %s", data_dir.path, error)
+                data_dir.offline = str(error)
+                continue
+            for log in logs:
+                other = self._logs.get(log.tp)
+                if other is not None:
+                    self._release_locks()
+                    raise OttlaError(
+                        f"Duplicate log directories for {log.tp} are found in both {log.folder} "
+                        f"and {other.folder}. It is likely because log directory failure happened "
+                        "while broker was replacing current replica with future replica. Recover "
+                        "broker from this failure by manually deleting one of the two directories "
+                        "for this partition."
+                    )
+                self._logs[log.tp] = log
+            delay_ms = self._config.integer("log.segment.delete.delay.ms")
+            self._remove_later(doomed, delay_ms)
+
+    async def shutdown(self) -> None:
+        """Flush, snapshot, close, checkpoints, then the marker of a clean stop per folder."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for data_dir in self._online():
+            logs = self._logs_in(data_dir)
+            try:
+                await self._runtime.blocking(lambda logs=logs: _close_logs(logs, self._runtime))  # type: ignore[misc]
+                await self._checkpoint(data_dir, logs, checkpoints.RECOVERY_POINTS)
+                await self._checkpoint(data_dir, logs, checkpoints.LOG_STARTS)
+                data_dir.mark_clean()
+            except OSError as error:
+                _logger.error("data folder %s was not closed cleanly: %s", data_dir.path, error)
+        self._release_locks()
+
+    def _release_locks(self) -> None:
+        for data_dir in self._dirs.values():
+            if data_dir.lock is not None:
+                data_dir.lock.release()
+                data_dir.lock = None
+
+    # --- logs -------------------------------------------------------------------------------
+
+    def get(self, tp: TopicPartition) -> Log | None:
+        return self._logs.get(tp)
+
+    def logs(self) -> Iterable[Log]:
+        return self._logs.values()
+
+    def get_or_create(
+        self, tp: TopicPartition, *, is_new: bool = True, topic_id: TopicId = ZERO_TOPIC_ID
+    ) -> Log:
+        """Raises KafkaError(KAFKA_STORAGE_ERROR). Where a folder is offline, a log that is not
+        known to be new may be in there: it is not created afresh elsewhere."""
+        log = self._logs.get(tp)
+        if log is not None:
+            return log
+        if not is_new and any(data_dir.offline for data_dir in self._dirs.values()):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Can not create log for {tp} because log directories are offline",
+            )
+        candidates = sorted(self._online(), key=lambda data_dir: data_dir.log_count)
+        for data_dir in candidates:
+            try:
+                log = Log.create(
+                    self._runtime,
+                    self._open_files,
+                    tp,
+                    data_dir.path / str(tp),
+                    self._settings_of(tp.topic),
+                    topic_id=topic_id,
+                )
+            except OSError as error:
+                self.dir_failed(data_dir.path, error)
+                continue
+            log.on_roll = self._flush_soon
+            data_dir.log_count += 1
+            self._logs[tp] = log
+            return log
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory for {tp} is usable")
+
+    def delete(self, tp: TopicPartition) -> None:
+        """The folder is renamed at once and removed after the delay."""
+        log = self._logs.pop(tp, None)
+        if log is None:
+            return
+        data_dir = self._dirs[log.data_dir]
+        random_hex = f"{self._runtime.random.getrandbits(128):032x}"
+        target = data_dir.path / deletion_name(tp, random_hex)
+        try:
+            log.release()
+            self._runtime.disk.rename(log.folder, target)
+        except OSError as error:
+            self.dir_failed(data_dir.path, error)
+            return
+        log.move_to(target)
+        data_dir.log_count -= 1
+        self._remove_later([target], log.settings.file_delete_delay_ms)
+
+    def remove_files_later(self, log: Log, paths: list[Path]) -> None:
+        """Files that a truncation or retention set aside."""
+        self._remove_later(paths, log.settings.file_delete_delay_ms)
+
+    def _remove_later(self, paths: list[Path], delay_ms: int) -> None:
+        due = self._runtime.clock.monotonic_ms() + delay_ms
+        self._removals.extend((due, path) for path in paths)
+
+    def update_settings(self, topic: str, settings: LogSettings) -> None:
+        for log in self._logs.values():
+            if log.tp.topic == topic:
+                log.settings = settings
+                log.active.index_interval_bytes = settings.index_interval_bytes
+
+    # --- folders ----------------------------------------------------------------------------
+
+    def _online(self) -> list[DataDir]:
+        return [data_dir for data_dir in self._dirs.values() if data_dir.offline is None]
+
+    def online_dirs(self) -> list[Path]:
+        return [data_dir.path for data_dir in self._online()]
+
+    def offline_dirs(self) -> list[Path]:
+        return [data_dir.path for data_dir in self._dirs.values() if data_dir.offline is not None]
+
+    def _logs_in(self, data_dir: DataDir) -> list[Log]:
+        return [log for log in self._logs.values() if log.data_dir == data_dir.path]
+
+    def add_dir_failure_listener(self, listener: DirFailureListener) -> None:
+        """`listener(path, partitions)` is called once per folder that fails."""
+        self._dir_failure_listeners.append(listener)
+
+    def dir_failed(self, path: Path, error: OSError) -> None:
+        """Takes the folder and all its logs out of use."""
+        data_dir = self._dirs[path]
+        if data_dir.offline is not None:
+            return
+        _logger.error("data folder %s fails and goes offline: %s", path, error)
+        data_dir.offline = str(error)
+        lost = self._logs_in(data_dir)
+        for log in lost:
+            del self._logs[log.tp]
+            log.release()
+        for listener in self._dir_failure_listeners:
+            listener(path, [log.tp for log in lost])
+
+    # --- flush and checkpoints --------------------------------------------------------------
+
+    def _flush_soon(self, log: Log) -> None:
+        """After a roll: the sealed segment is synced in the background."""
+        if log.tp not in self._flushing:
+            task = asyncio.ensure_future(self.flush(log))
+            self._flushing[log.tp] = task
+            self._tasks.add(task)
+
+            def done(finished: asyncio.Task[None]) -> None:
+                self._flushing.pop(log.tp, None)
+                self._tasks.discard(finished)
+
+            task.add_done_callback(done)
+
+    async def flush(self, log: Log) -> None:
+        """Makes everything appended so far durable, then moves the recovery point."""
+        end_offset, generation = log.end_offset, log.generation
+        paths = [
+            segment.path(suffix)
+            for number, segment in enumerate(log.segments)
+            if number + 1 == len(log.segments)
+            or log.segments[number + 1].base_offset > log.recovery_point
+            for suffix in segments.SEGMENT_SUFFIXES[:3]
+        ]
+        paths += log.unsynced
+        synced = set(paths)
+        epochs = log.epochs.entries() if log.epochs.dirty else None
+        log.epochs.dirty = False
+        folder = log.folder
+
+        def work() -> None:
+            disk = self._runtime.disk
+            if epochs is not None:
+                disk.write_atomically(
+                    folder / checkpoints.LEADER_EPOCHS, checkpoints.encode_epochs(epochs)
+                )
+            _sync_files(self._runtime, paths)
+
+        try:
+            await self._runtime.blocking(work)
+        except FileNotFoundError:
+            return  # the log was deleted meanwhile
+        except OSError as error:
+            self.dir_failed(log.data_dir, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"flush of {log.tp} failed") from None
+        log.unsynced -= synced
+        log.last_flush_ms = self._runtime.clock.now_ms()
+        if log.generation == generation:
+            log.recovery_point = max(log.recovery_point, end_offset)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        for data_dir in self._online():
+            logs = self._logs_in(data_dir)
+            if all(log.checkpointed_high_watermark == log.high_watermark for log in logs):
+                continue
+            await self._checkpoint(data_dir, logs, checkpoints.HIGH_WATERMARKS)
+            for log in logs:
+                log.checkpointed_high_watermark = log.high_watermark
+
+    async def _checkpoint(self, data_dir: DataDir, logs: list[Log], name: str) -> None:
+        encoders = {
+            checkpoints.HIGH_WATERMARKS: data_dir.high_watermarks,
+            checkpoints.RECOVERY_POINTS: data_dir.recovery_points,
+            checkpoints.LOG_STARTS: data_dir.start_offsets,
+        }
+        data = encoders[name](logs)
+        try:
+            await self._runtime.blocking(lambda: data_dir.write(name, data))
+        except OSError as error:
+            self.dir_failed(data_dir.path, error)
+
+    # --- regular work -----------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _housekeeping(self) -> None:
+        """One loop for everything that comes round by time; a second is fine enough for all."""
+        now = self._runtime.clock.monotonic_ms()
+        config = self._config
+        jobs: list[tuple[Callable[[], object], int]] = [
+            (self._checkpoint_offsets, config.integer("log.flush.offset.checkpoint.interval.ms")),
+            (self.delete_old_segments, config.integer("log.retention.check.interval.ms")),
+            (self._flush_by_time, _HOUSEKEEPING_MS),
+            (self._expire_producers, _PRODUCER_EXPIRY_MS),
+            (self._remove_due, _HOUSEKEEPING_MS),
+        ]
+        due = [now + min(interval, _RETENTION_FIRST_MS) for _, interval in jobs]
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING_MS / 1000)
+            now = self._runtime.clock.monotonic_ms()
+            for number, (job, interval) in enumerate(jobs):
+                if now >= due[number]:
+                    due[number] = now + interval
+                    try:
+                        result = job()
+                        if asyncio.iscoroutine(result):
+                            await result
+                    except (OSError, KafkaError):
+                        _logger.exception("%s failed", job.__name__)
+
+    async def _checkpoint_offsets(self) -> None:
+        for data_dir in self._online():
+            logs = self._logs_in(data_dir)
+            await self._checkpoint(data_dir, logs, checkpoints.RECOVERY_POINTS)
+            await self._checkpoint(data_dir, logs, checkpoints.LOG_STARTS)
+
+    async def _flush_by_time(self) -> None:
+        now_ms = self._runtime.clock.now_ms()
+        for log in list(self._logs.values()):
+            limit_ms = log.settings.flush_ms
+            if log.end_offset > log.recovery_point and now_ms - log.last_flush_ms >= limit_ms:
+                await self.flush(log)
+
+    def _expire_producers(self) -> None:
+        now_ms = self._runtime.clock.now_ms()
+        idle_ms = self._config.integer("transactional.id.expiration.ms")
+        for log in self._logs.values():
+            if len(log.producers):
+                log.producers.expire(now_ms, idle_ms)
+
+    def delete_old_segments(self) -> None:
+        """Retention by time, size and log start over all logs."""
+        now_ms = self._runtime.clock.now_ms()
+        for log in list(self._logs.values()):
+            try:
+                self._retain(log, now_ms)
+            except OSError as error:
+                self.dir_failed(log.data_dir, error)
+
+    def _retain(self, log: Log, now_ms: int) -> None:
+        count = retention.deletable_segments(log, now_ms)
+        if count == 0:
+            return
+        if count == len(log.segments):
+            log.roll()
+        removed = log.drop_segments(0, count)
+        if log.start_offset < log.segments[0].base_offset:
+            log.advance_start_offset(log.segments[0].base_offset)
+        self.remove_files_later(log, removed)
+
+    async def _remove_due(self) -> None:
+        now = self._runtime.clock.monotonic_ms()
+        due: list[Path] = []
+        waiting: deque[tuple[float, Path]] = deque()
+        for deadline, path in self._removals:
+            if deadline <= now:
+                due.append(path)
+            else:
+                waiting.append((deadline, path))
+        if not due:
+            return
+        self._removals = waiting
+        await self._runtime.blocking(lambda: _remove(self._runtime, due))
+
+
+def _remove(runtime: Runtime, paths: list[Path]) -> None:
+    for path in paths:
+        if runtime.disk.is_dir(path):
+            runtime.disk.remove_tree(path)
+        else:
+            runtime.disk.remove(path)
+
+
+def _sync_files(runtime: Runtime, paths: Iterable[Path]) -> None:
+    """With descriptors of its own: the log's may be closed by another owner meanwhile."""
+    for path in paths:
+        if runtime.disk.exists(path):
+            file = runtime.disk.open(path, create=False)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+
+def _close_logs(logs: list[Log], runtime: Runtime) -> None:
+    for log in logs:
+        dirty = log.end_offset > log.recovery_point
+        log.write_snapshot()
+        if log.epochs.dirty:
+            log.write_epochs()
+        log.active.write_indexes()
+        if dirty:
+            _sync_files(
+                runtime, [segment.path(segments.LOG_SUFFIX) for segment in log.segments[-2:]]
+            )
+        _sync_files(runtime, log.unsynced)
+        log.unsynced.clear()
+        log.recovery_point = log.end_offset
+        log.release()

@@ -1,0 +1,38 @@
+"""A bound on open descriptors: many partitions, few files in use at a time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+
+class Releasable(Protocol):
+    def release(self) -> None:
+        """Gives back what can be had again from disk: the descriptor and loaded indexes."""
+
+
+class OpenFiles:
+    """Least recently used owners are released once more than `capacity` hold something.
+
+    Used from the event loop only; work on other threads opens its own descriptors.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = max(1, capacity)
+        self._owners: OrderedDict[Releasable, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def touch(self, owner: Releasable) -> None:
+        owners = self._owners
+        if owner in owners:
+            owners.move_to_end(owner)
+            return
+        owners[owner] = None
+        while len(owners) > self._capacity:
+            oldest, _ = owners.popitem(last=False)
+            oldest.release()
+
+    def forget(self, owner: Releasable) -> None:
+        self._owners.pop(owner, None)

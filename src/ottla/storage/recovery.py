@@ -1,0 +1,246 @@
+"""Opening a log that is on disk already (Log.loadSegments, Log.recoverLog).
+
+Runs off the event loop, before anybody uses the log. After a clean stop nothing is scanned; else
+every segment from the one that holds the recovery point on is read, its indexes, leader epochs and
+producer state are rebuilt, and the log ends at the first bad byte.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from ottla.runtime import Runtime
+from ottla.storage import batch_scan, checkpoints, snapshots
+from ottla.storage import segment as segments
+from ottla.storage.batch_scan import LogDamaged
+from ottla.storage.checkpoints import CheckpointDamaged
+from ottla.storage.index import OffsetIndex, TimeIndex
+from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.log import Log
+from ottla.storage.open_files import OpenFiles
+from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.storage.settings import LogSettings
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
+
+_logger = logging.getLogger(__name__)
+_CLEANED_SUFFIX = ".cleaned"
+_SWAP_SUFFIX = ".swap"
+
+
+def load_log(
+    runtime: Runtime,
+    open_files: OpenFiles,
+    tp: TopicPartition,
+    folder: Path,
+    settings: LogSettings,
+    *,
+    clean: bool,
+    recovery_point: int,
+    start_offset: int,
+    high_watermark: int,
+) -> Log:
+    """The log in `folder`, ready for use; raises OSError where the disk fails."""
+    disk = runtime.disk
+    log = Log(runtime, open_files, tp, folder, settings)
+    log.topic_id = _read_topic_id(runtime, folder)
+    log.epochs = _read_epochs(runtime, folder)
+    _tidy(runtime, folder)
+    for base_offset in _bases_on_disk(runtime, folder):
+        log.add_segment(_open_segment(runtime, open_files, folder, base_offset, settings))
+    log.recovery_point = recovery_point
+    log.start_offset = start_offset
+    if not clean:
+        recover(runtime, log)
+    _settle_bounds(log, start_offset)
+    log.recovery_point = min(log.recovery_point, log.end_offset)
+    log.set_high_watermark(high_watermark)
+    log.checkpointed_high_watermark = log.high_watermark
+    _remove_stray_snapshots(runtime, log)
+    has_snapshots = bool(snapshots.snapshot_offsets(disk, folder))
+    if clean and not has_snapshots:
+        log.producers.clear(log.end_offset)
+    else:
+        log.producers = snapshots.load_producers(disk, folder, log.segments, log)
+    if not clean:
+        log.write_snapshot()
+    log.release()
+    return log
+
+
+def _settle_bounds(log: Log, start_offset: int) -> None:
+    if not log.segments:
+        log.add_segment(log.new_segment(start_offset))
+    active = log.active
+    active.unseal()
+    log.end_offset = active.next_offset()
+    if log.end_offset < start_offset:
+        log.truncate_fully_and_start_at(start_offset)
+    log.start_offset = max(start_offset, log.segments[0].base_offset)
+    log.epochs.truncate_from_end(log.end_offset)
+    log.epochs.truncate_from_start(log.start_offset)
+
+
+def recover(runtime: Runtime, log: Log) -> None:
+    """Scans from the recovery point's segment on; cuts at the first bad byte."""
+    parts = log.segments
+    first = max(
+        (n for n, segment in enumerate(parts) if segment.base_offset <= log.recovery_point),
+        default=0,
+    )
+    for number in range(first, len(parts)):
+        following = parts[number + 1].base_offset if number + 1 < len(parts) else None
+        cut = _recover_segment(runtime, parts[number], log.epochs, following)
+        if cut:
+            _logger.warning(
+                "%s: segment %d was cut by %d bytes in recovery",
+                log.tp,
+                parts[number].base_offset,
+                cut,
+            )
+            for path in log.drop_segments(number + 1, len(parts)):
+                runtime.disk.remove(path)
+            break
+    log.write_epochs()
+
+
+def _recover_segment(
+    runtime: Runtime, segment: Segment, epochs: LeaderEpochs, following: int | None
+) -> int:
+    """Rebuilds one segment; returns how many bytes at its end were bad and are gone."""
+    offset_index, time_index = OffsetIndex(), TimeIndex()
+    base, expected = segment.base_offset, segment.base_offset
+    since, valid = 0, 0
+    max_timestamp, max_timestamp_offset = -1, base
+    file = runtime.disk.open(segment.path(segments.LOG_SUFFIX))
+    try:
+        size = file.size()
+        try:
+            for position, header, _ in batch_scan.checked_batches(file, 0, size):
+                last_offset = header.base_offset + header.last_offset_delta
+                out_of_range = last_offset - base > MAX_RELATIVE_OFFSET or (
+                    following is not None and last_offset >= following
+                )
+                if header.base_offset < expected or out_of_range:
+                    raise LogDamaged(position, f"offset {header.base_offset} out of order")
+                expected = last_offset + 1
+                if header.max_timestamp > max_timestamp:
+                    max_timestamp, max_timestamp_offset = header.max_timestamp, last_offset
+                if since > segment.index_interval_bytes:
+                    offset_index.append(last_offset - base, position)
+                    time_index.append(max_timestamp, max_timestamp_offset - base)
+                    since = 0
+                since += header.size
+                valid = position + header.size
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+        except LogDamaged as damage:
+            _logger.warning("%s: %s", segment.path(segments.LOG_SUFFIX), damage)
+            file.truncate(valid)
+        file.sync()
+    finally:
+        file.close()
+    time_index.append(max_timestamp, max_timestamp_offset - base)
+    segment.size = valid
+    segment.adopt_indexes(offset_index, time_index)
+    segment.write_indexes()
+    return size - valid
+
+
+def _open_segment(
+    runtime: Runtime, open_files: OpenFiles, folder: Path, base_offset: int, settings: LogSettings
+) -> Segment:
+    path = folder / segments.file_name(base_offset, segments.LOG_SUFFIX)
+    return Segment(
+        runtime.disk,
+        open_files,
+        folder,
+        base_offset,
+        size=runtime.disk.size(path),
+        index_interval_bytes=settings.index_interval_bytes,
+        created_ms=runtime.disk.mtime_ms(path),
+        sealed=True,
+    )
+
+
+def _bases_on_disk(runtime: Runtime, folder: Path) -> list[int]:
+    suffix = segments.LOG_SUFFIX
+    return sorted(
+        int(name[: -len(suffix)])
+        for name in runtime.disk.list_dir(folder)
+        if name.endswith(suffix) and name[: -len(suffix)].isdigit()
+    )
+
+
+def _tidy(runtime: Runtime, folder: Path) -> None:
+    """Clears up after a crash: deleted files, half-done compactions, indexes without a log."""
+    disk = runtime.disk
+    names = disk.list_dir(folder)
+    cleaned = [name for name in names if name.endswith(_CLEANED_SUFFIX)]
+    # A swap at or after an unfinished output belongs to a split that starts over.
+    smallest_cleaned = min((name.partition(".")[0] for name in cleaned), default=None)
+    swaps = []
+    for name in names:
+        stem = name.partition(".")[0]
+        if name.endswith((segments.DELETED_SUFFIX, _CLEANED_SUFFIX, ".tmp")):
+            disk.remove(folder / name)
+        elif name.endswith(_SWAP_SUFFIX):
+            is_log = name.endswith(segments.LOG_SUFFIX + _SWAP_SUFFIX)
+            if is_log and (smallest_cleaned is None or stem < smallest_cleaned):
+                swaps.append(int(stem))
+            else:
+                disk.remove(folder / name)
+    for base_offset in swaps:
+        _complete_swap(runtime, folder, base_offset)
+    names = disk.list_dir(folder)
+    for name in names:
+        stem, _, suffix = name.partition(".")
+        is_index = f".{suffix}" in segments.SEGMENT_SUFFIXES
+        if is_index and stem + segments.LOG_SUFFIX not in names:
+            disk.remove(folder / name)
+
+
+def _complete_swap(runtime: Runtime, folder: Path, base_offset: int) -> None:
+    """Puts a compacted segment of Kafka's cleaner in the place of those that it covers."""
+    disk = runtime.disk
+    source = folder / (segments.file_name(base_offset, segments.LOG_SUFFIX) + _SWAP_SUFFIX)
+    end = base_offset + 1
+    file = disk.open(source, create=False)
+    try:
+        for _, header in batch_scan.headers(file, 0, file.size()):
+            end = header.base_offset + header.last_offset_delta + 1
+    except LogDamaged as damage:
+        raise OSError(f"{source}: {damage}") from None
+    finally:
+        file.close()
+    for covered in _bases_on_disk(runtime, folder):
+        if base_offset <= covered < end:
+            for suffix in segments.SEGMENT_SUFFIXES:
+                disk.remove(folder / segments.file_name(covered, suffix))
+    disk.rename(source, folder / segments.file_name(base_offset, segments.LOG_SUFFIX))
+
+
+def _remove_stray_snapshots(runtime: Runtime, log: Log) -> None:
+    """Keeps those at segment bases and the newest one if it lies above the last base."""
+    bases = {segment.base_offset for segment in log.segments}
+    offsets = snapshots.snapshot_offsets(runtime.disk, log.folder)
+    for offset in offsets:
+        newest_above = offset == offsets[-1] and offset > log.active.base_offset
+        if offset not in bases and not newest_above:
+            runtime.disk.remove(log.folder / segments.file_name(offset, segments.SNAPSHOT_SUFFIX))
+
+
+def _read_topic_id(runtime: Runtime, folder: Path) -> bytes:
+    path = folder / checkpoints.PARTITION_METADATA
+    if not runtime.disk.exists(path):
+        return ZERO_TOPIC_ID
+    return checkpoints.decode_partition_metadata(runtime.disk.read_bytes(path)) or ZERO_TOPIC_ID
+
+
+def _read_epochs(runtime: Runtime, folder: Path) -> LeaderEpochs:
+    path = folder / checkpoints.LEADER_EPOCHS
+    if not runtime.disk.exists(path):
+        return LeaderEpochs()
+    try:
+        return LeaderEpochs(checkpoints.decode_epochs(runtime.disk.read_bytes(path)))
+    except CheckpointDamaged as damage:
+        raise OSError(f"{path}: {damage}") from None

@@ -1,0 +1,305 @@
+"""One segment: a `.log` file of batches and its sparse indexes (LogSegment).
+
+The descriptor is opened on first use and given back under pressure (`OpenFiles`); so are the
+indexes of a sealed segment, which its files hold. The active segment keeps its indexes in memory
+and writes them when it is sealed or closed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.runtime import Disk, File
+from ottla.storage import batch_scan
+from ottla.storage.batch_scan import LogDamaged
+from ottla.storage.index import (
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
+    IndexDamaged,
+    OffsetIndex,
+    TimeIndex,
+)
+from ottla.storage.open_files import OpenFiles
+from ottla.wire.records import BatchHeader
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+MAX_SEGMENT_BYTES = 0x7FFFFFFF
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:020d}{suffix}"
+
+
+class BatchPlace(NamedTuple):
+    """A batch inside an append: where it starts there, its last offset and largest timestamp."""
+
+    position: int
+    last_offset: int
+    max_timestamp: int
+
+
+class Segment:
+    __slots__ = (
+        "_bytes_since_entry",
+        "_disk",
+        "_file",
+        "_first_timestamp",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_offset_index",
+        "_open_files",
+        "_sealed",
+        "_time_index",
+        "base_offset",
+        "created_ms",
+        "folder",
+        "index_interval_bytes",
+        "size",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        open_files: OpenFiles,
+        folder: Path,
+        base_offset: int,
+        *,
+        size: int,
+        index_interval_bytes: int,
+        created_ms: int,
+        sealed: bool,
+    ) -> None:
+        self._disk = disk
+        self._open_files = open_files
+        self.folder = folder
+        self.base_offset = base_offset
+        self.size = size
+        self.index_interval_bytes = index_interval_bytes
+        self.created_ms = created_ms
+        self._sealed = sealed
+        self._file: File | None = None
+        self._offset_index: OffsetIndex | None = None if size else OffsetIndex()
+        self._time_index: TimeIndex | None = None if size else TimeIndex()
+        self._bytes_since_entry = 0
+        # None = not read yet: the time index's last entry has it.
+        self._max_timestamp: int | None = None if size else -1
+        self._max_timestamp_offset = base_offset
+        self._first_timestamp: int | None = None
+
+    def path(self, suffix: str) -> Path:
+        return self.folder / file_name(self.base_offset, suffix)
+
+    @property
+    def sealed(self) -> bool:
+        return self._sealed
+
+    def file(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self.path(LOG_SUFFIX))
+        self._open_files.touch(self)
+        return file
+
+    def release(self) -> None:
+        """Closes the descriptor; a sealed segment also drops its indexes (its files have them)."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+        if self._sealed and self.size:
+            self._offset_index = self._time_index = None
+
+    def forget(self) -> None:
+        """As `release`, for a segment that is not used any more."""
+        self._open_files.forget(self)
+        self.release()
+
+    def append(self, data: bytes | memoryview, places: list[BatchPlace]) -> None:
+        """Writes batches in one go, then indexes them (LogSegment.append, batch by batch)."""
+        start = self.size
+        offset_index, time_index = self._indexes()
+        # Not at the file's end: an append that failed half way may have left bytes there.
+        self.file().write_at(data, start)
+        base = self.base_offset
+        since = self._bytes_since_entry
+        interval = self.index_interval_bytes
+        total = len(data)
+        last = len(places) - 1
+        for number, (position, last_offset, max_timestamp) in enumerate(places):
+            if self._max_timestamp is None or max_timestamp > self._max_timestamp:
+                self._max_timestamp = max_timestamp
+                self._max_timestamp_offset = last_offset
+            if since > interval:
+                offset_index.append(last_offset - base, start + position)
+                time_index.append(self._max_timestamp, self._max_timestamp_offset - base)
+                since = 0
+            since += (total if number == last else places[number + 1].position) - position
+        self._bytes_since_entry = since
+        self.size = start + total
+        if self._first_timestamp is None:
+            self._first_timestamp = places[0].max_timestamp
+
+    def indexes_full(self, index_bytes: int) -> bool:
+        """Kafka keeps one slot of the time index free for the entry made on roll."""
+        if self._sealed or self._offset_index is None or self._time_index is None:
+            return False
+        return (
+            len(self._offset_index) >= index_bytes // OFFSET_ENTRY_BYTES
+            or len(self._time_index) >= index_bytes // TIME_ENTRY_BYTES - 1
+        )
+
+    @property
+    def max_timestamp(self) -> int:
+        if self._max_timestamp is None:
+            _, time_index = self._indexes()
+            last = time_index.last()
+            self._max_timestamp = -1 if last is None else last[0]
+            if last is not None:
+                self._max_timestamp_offset = self.base_offset + last[1]
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        _ = self.max_timestamp
+        return self._max_timestamp_offset
+
+    @property
+    def first_timestamp(self) -> int:
+        """The first batch's largest timestamp, which time-based rolling counts from; -1 if none."""
+        if self._first_timestamp is None and self.size:
+            window = batch_scan.LOOKUP_WINDOW_BYTES
+            for _, header in batch_scan.headers(self.file(), 0, self.size, window_bytes=window):
+                self._first_timestamp = header.max_timestamp
+                break
+        return -1 if self._first_timestamp is None else self._first_timestamp
+
+    def largest_timestamp(self) -> int:
+        """What retention by time looks at: the largest record timestamp, else the file's own."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self._disk.mtime_ms(self.path(LOG_SUFFIX))
+
+    def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch whose last offset is at or after `offset`; None behind the end."""
+        offset_index, _ = self._indexes()
+        start = offset_index.position_before(max(0, offset - self.base_offset))
+        for position, header in batch_scan.headers(
+            self.file(), start, self.size, window_bytes=batch_scan.LOOKUP_WINDOW_BYTES
+        ):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position, header
+        return None
+
+    def locate_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch with a record at or after `timestamp` and `start_offset`."""
+        offset_index, time_index = self._indexes()
+        relative = max(time_index.offset_before(timestamp), start_offset - self.base_offset)
+        start = offset_index.position_before(max(0, relative))
+        for position, header in batch_scan.headers(self.file(), start, self.size):
+            last_offset = header.base_offset + header.last_offset_delta
+            if header.max_timestamp >= timestamp and last_offset >= start_offset:
+                return position, header
+        return None
+
+    def next_with_timestamp(self, position: int, timestamp: int) -> tuple[int, BatchHeader] | None:
+        """As `locate_timestamp`, from a batch boundary on."""
+        for place, header in batch_scan.headers(self.file(), position, self.size):
+            if header.max_timestamp >= timestamp:
+                return place, header
+        return None
+
+    def next_offset(self) -> int:
+        """The offset after the last batch."""
+        offset_index, _ = self._indexes()
+        end = self.base_offset
+        for _, header in batch_scan.headers(self.file(), offset_index.last_position(), self.size):
+            end = header.base_offset + header.last_offset_delta + 1
+        return end
+
+    def truncate(self, size: int, offset: int) -> None:
+        """Cuts the file at a batch boundary that lies at `offset`."""
+        offset_index, time_index = self._indexes()
+        self.file().truncate(size)
+        self.size = size
+        offset_index.truncate_to_position(size)
+        time_index.truncate_to_offset(offset - self.base_offset)
+        self._bytes_since_entry = 0
+        if size == 0:
+            self._first_timestamp = None
+        last = time_index.last()
+        self._max_timestamp = -1 if last is None else last[0]
+        self._max_timestamp_offset = self.base_offset + (0 if last is None else last[1])
+        for _, header in batch_scan.headers(self.file(), offset_index.last_position(), size):
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp = header.max_timestamp
+                self._max_timestamp_offset = header.base_offset + header.last_offset_delta
+
+    def adopt_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Takes indexes that a scan of the whole file made; their last time entry is its end."""
+        self._offset_index, self._time_index = offset_index, time_index
+        self._max_timestamp = None
+
+    def _indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        if self._offset_index is None or self._time_index is None:
+            self._open_files.touch(self)
+            try:
+                self._offset_index = OffsetIndex.decode(
+                    self._disk.read_bytes(self.path(INDEX_SUFFIX)), self.size
+                )
+                self._time_index = TimeIndex.decode(
+                    self._disk.read_bytes(self.path(TIME_INDEX_SUFFIX))
+                )
+            except (FileNotFoundError, IndexDamaged):
+                self._offset_index, self._time_index = rebuild_indexes(self)
+        return self._offset_index, self._time_index
+
+    def seal(self) -> None:
+        """No more appends: the indexes go to their files."""
+        self.write_indexes()
+        self._sealed = True
+
+    def unseal(self) -> None:
+        """The segment is the last one (again): its indexes stay in memory and may grow."""
+        self._indexes()
+        self._sealed = False
+
+    def write_indexes(self) -> None:
+        """Adds the time entry for the end and writes both files, trimmed as Kafka leaves them."""
+        offset_index, time_index = self._indexes()
+        time_index.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
+        contents = ((INDEX_SUFFIX, offset_index.encode()), (TIME_INDEX_SUFFIX, time_index.encode()))
+        for suffix, data in contents:
+            file = self._disk.open(self.path(suffix))
+            try:
+                file.truncate(0)
+                file.append(data)
+            finally:
+                file.close()
+
+
+def rebuild_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
+    """Both indexes from the log itself (LogSegment.recover without the cut)."""
+    offset_index, time_index = OffsetIndex(), TimeIndex()
+    since = 0
+    max_timestamp, max_timestamp_offset = -1, segment.base_offset
+    try:
+        for position, header in batch_scan.headers(segment.file(), 0, segment.size):
+            last_offset = header.base_offset + header.last_offset_delta
+            if header.max_timestamp > max_timestamp:
+                max_timestamp, max_timestamp_offset = header.max_timestamp, last_offset
+            if since > segment.index_interval_bytes:
+                offset_index.append(last_offset - segment.base_offset, position)
+                time_index.append(max_timestamp, max_timestamp_offset - segment.base_offset)
+                since = 0
+            since += header.size
+    except LogDamaged:
+        # Reads up to the damage still work; a follower or an operator repairs the rest.
+        pass
+    time_index.append(max_timestamp, max_timestamp_offset - segment.base_offset)
+    return offset_index, time_index
