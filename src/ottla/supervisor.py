@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,14 +112,14 @@ def run(options: UpOptions) -> int:
     children: list[_Child] = []
     try:
         if options.zookeeper is None:
-            children.append(_fork("store", options, pipes, lambda: _store_main(options, pipes)))
+            children.append(_fork("store", options, pipes, partial(_store_main, options, pipes)))
         for broker_id in range(options.brokers):
             children.append(
                 _fork(
                     f"broker-{broker_id}",
                     options,
                     pipes,
-                    lambda broker_id=broker_id: _broker_main(options, broker_id, pipes),
+                    partial(_broker_main, options, broker_id, pipes),
                 )
             )
         if not _await_ready(pipes, children):

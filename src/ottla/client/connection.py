@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from ottla.runtime import Network
 from ottla.wire import framing, messages
-from ottla.wire.codec import WireError
-from ottla.wire.messages import Message
+from ottla.wire.codec import Message, WireError
 
 # A fetch response may hold up to replica.fetch.response.max.bytes plus one large batch.
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
@@ -118,7 +117,7 @@ class Connection(asyncio.Protocol):
         pending = self._pending.popleft()
         try:
             correlation_id, offset = framing.decode_response_header(
-                frame, pending.response_class, pending.version
+                frame, pending.response_class.API_KEY, pending.version
             )
             if correlation_id != pending.correlation_id:
                 raise WireError(

@@ -223,7 +223,8 @@ class ProcessCluster(_ClusterBase):
             with contextlib.suppress(ProcessLookupError):
                 child.terminate()
         process.terminate()
-        for ending in (*self._restarted.values(), process):
+        endings: list[subprocess.Popen[Any]] = [*self._restarted.values(), process]
+        for ending in endings:
             try:
                 ending.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
