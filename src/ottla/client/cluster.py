@@ -7,6 +7,8 @@ someone else" are tried again after a pause with fresh metadata. Works on Ottla 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -404,5 +406,9 @@ def _call_name(message: Message) -> str:
 def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError) and not error.strerror:
         return "no answer in time"
-    # asyncio words a refused connection at length; the system's own text is enough.
-    return (error.strerror or str(error) or type(error).__name__).removesuffix(".")
+    # asyncio words a failed connection at length, and several addresses of one host in a list:
+    # the system's own words for the first failure are enough.
+    listed = re.search(r"\[Errno (\d+)\]", str(error))
+    if listed:
+        return os.strerror(int(listed[1]))
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,38 @@
+"""`ottla broker`: one broker of a cluster on many machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ottla.cli.options import settings_option
+
+
+@click.command("broker", help="Run one broker from a server.properties file.")
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="A server.properties file with Kafka's names.",
+)
+@settings_option
+def command(path: Path, overrides: dict[str, str]) -> None:
+    import asyncio
+    import logging
+
+    import uvloop
+
+    from ottla.config import BrokerConfig
+
+    config = BrokerConfig.from_file(path, overrides)
+    for warning in config.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    from ottla.logs import configure_logging
+    from ottla.node import run_broker
+    from ottla.runtime import system_runtime
+
+    configure_logging(None, f"broker-{config.broker_id}", stderr_level=logging.INFO)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_broker(config, system_runtime()))

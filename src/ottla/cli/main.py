@@ -1,0 +1,89 @@
+"""The `ottla` command. Every failure ends in one line on stderr and a non-zero exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from ottla import __version__
+from ottla.errors import OttlaError
+
+# One module of `ottla.cli` per noun, imported only when it is asked for: help must be instant.
+COMMANDS = {
+    "up": "Start a cluster on this machine.",
+    "broker": "Run one broker from a server.properties file.",
+    "zookeeper": "Serve a single-node metadata store over the ZooKeeper protocol.",
+    "topics": "Create, list, describe, alter and delete topics.",
+    "bench": "Measure the codec and the log store on this machine.",
+}
+FAILED = 1
+INTERRUPTED = 130
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"ottla.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="OTTLA_BOOTSTRAP_SERVER names the brokers where --bootstrap-server is not given.",
+)
+@click.version_option(__version__, prog_name="ottla")
+def cli() -> None:
+    """Apache Kafka's topic machinery as a Python system."""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit code; prints at most one line on failure."""
+    try:
+        code = cli.main(args=arguments, prog_name="ottla", standalone_mode=False)
+        # What is still buffered may meet a closed pipe: here it can be told from success.
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
+        return FAILED
+    except click.ClickException as error:
+        return _fail(error.format_message(), prefix="")
+    except (click.Abort, KeyboardInterrupt):
+        _fail("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        _abandon_stdout()
+        return FAILED
+    except OttlaError as error:
+        return _fail(str(error) or type(error).__name__)
+    except OSError as error:
+        reason = error.strerror or str(error) or type(error).__name__
+        return _fail(f"{error.filename}: {reason}" if error.filename else reason)
+
+
+def _fail(message: str, prefix: str = "Error: ") -> int:
+    click.echo(prefix + " ".join(message.split()), err=True)
+    return FAILED
+
+
+def _abandon_stdout() -> None:
+    """The reader is gone: what the interpreter flushes at exit must not fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def main() -> NoReturn:
+    sys.exit(run())

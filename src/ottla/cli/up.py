@@ -1,0 +1,62 @@
+"""`ottla up`: a whole cluster on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ottla.cli.options import settings_option
+
+_PORT = click.IntRange(1, 65535)
+_MAX_BROKERS = 32
+
+
+@click.command("up", help="Start a cluster on this machine and run it until Ctrl-C.")
+@click.option(
+    "--brokers", type=click.IntRange(1, _MAX_BROKERS), default=1, show_default=True,
+    help="Number of brokers, each a process of its own.",
+)  # fmt: skip
+@click.option(
+    "--port", type=_PORT, default=9092, show_default=True,
+    help="Port of the first broker; the others follow.",
+)  # fmt: skip
+@click.option("--zookeeper-port", type=_PORT, help="Port of the metadata store.  [default: 2181]")
+@click.option(
+    "--zookeeper", metavar="HOST:PORT/CHROOT",
+    help="Use this ZooKeeper instead of starting a store.",
+)  # fmt: skip
+@click.option(
+    "--data", type=click.Path(file_okay=False, path_type=Path), default=Path("ottla-data"),
+    show_default=True, help="Folder for everything that is kept.",
+)  # fmt: skip
+@settings_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    brokers: int,
+    port: int,
+    zookeeper_port: int | None,
+    zookeeper: str | None,
+    data: Path,
+    overrides: dict[str, str],
+) -> None:
+    from ottla import supervisor
+
+    if zookeeper is not None and zookeeper_port is not None:
+        raise click.UsageError("--zookeeper and --zookeeper-port exclude each other")
+    last_port = port + brokers - 1
+    if last_port > 65535:
+        raise click.UsageError(f"--port {port} leaves no room for {brokers} brokers")
+    store_port = zookeeper_port or 2181
+    if zookeeper is None and port <= store_port <= last_port:
+        raise click.UsageError(f"port {store_port} is wanted by a broker and by the store")
+    options = supervisor.UpOptions(
+        brokers=brokers,
+        port=port,
+        zookeeper_port=store_port,
+        zookeeper=zookeeper,
+        data=data,
+        overrides=overrides,
+    )
+    ctx.exit(supervisor.run(options))
