@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper
 from ottla.testing.peers import peers_required
-from ottla.testing.spark import missing_reason, spark_session
+from ottla.testing.spark import missing_reason, spark_session, stop_session
 
 JUDGED = os.environ.get("OTTLA_JUDGED", "ottla")
 
@@ -26,7 +26,7 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(reason)
     session = spark_session("ottla-tests")
     yield session
-    session.stop()
+    stop_session(session)
 
 
 @pytest.fixture(scope="session")

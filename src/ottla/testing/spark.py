@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CONNECTOR = "spark-kafka"
 LOOPBACK = "127.0.0.1"
+JVM_STOP_TIMEOUT_S = 30.0
 
 
 def missing_reason(*, connector: bool = True) -> str | None:
@@ -49,6 +50,21 @@ def spark_session(app_name: str, extra_conf: Mapping[str, str] | None = None) ->
     for key, value in {**_default_conf(), **(extra_conf or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Ends the session and its JVM, which otherwise lives as long as this process."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    spark.stop()
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    # The JVM ends when the pipe that it reads from its parent is closed.
+    gateway.proc.stdin.close()
+    gateway.proc.wait(JVM_STOP_TIMEOUT_S)
 
 
 def _default_conf() -> dict[str, str]:
