@@ -186,7 +186,8 @@ def produce(cluster: ProcessCluster) -> Tally:
     )
     began = time.monotonic()
     columns = (TextColumn("  sending"), BarColumn(), TextColumn("{task.completed:,.0f}"))
-    with Progress(*columns, console=console, transient=True) as progress:
+    quiet = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
         task = progress.add_task("", total=RECORDS)
         for number in range(RECORDS):
             producer.produce(TOPIC, value_of(number), on_delivery=delivered)
@@ -273,6 +274,7 @@ def run() -> None:
     try:
         with ExitStack() as stack:
             cluster = start_cluster(stack, scratch)
+            pids = [cluster.pid(broker) for broker in range(3)]
             create_topic(cluster)
             sent = produce(cluster)
             reader = open_reader(stack, scratch)
@@ -282,6 +284,9 @@ def run() -> None:
             read_back(reader, cluster, sent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    left = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    if left or scratch.exists():
+        raise DemoFailed(f"left behind: pids {left}, folder {scratch}")
     good("all processes stopped, the data folder is gone")
     console.print(f"\n[bold green]Done[/] in {time.monotonic() - began:.0f} s")
 
