@@ -1,0 +1,178 @@
+"""Reads and alters the configs of topics (ZkAdminManager.alterConfigs, ConfigHelper).
+
+Any broker may write them: first the config znode, then a change notification that makes every
+broker read it again (`config_changes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.automatic_topics import is_legal
+from ottla.broker.topic_admin import duplicates, write_config
+from ottla.configdef import ConfigType, to_text
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata import znodes
+from ottla.metadata.store import CreateMode, NoNodeError
+from ottla.topics.configs import topic_definitions, validate_topic_configs
+
+if TYPE_CHECKING:
+    from ottla.broker.context import BrokerServices
+    from ottla.metadata.store import MetadataStore
+
+
+class ResourceType(IntEnum):
+    """ConfigResource.Type."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class Operation(IntEnum):
+    """AlterConfigOp.OpType."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    """One entry of an IncrementalAlterConfigs request."""
+
+    operation: int
+    name: str
+    value: str | None
+
+
+async def read_topic_config(store: MetadataStore, topic: str) -> dict[str, str]:
+    """The topic's own configs, empty where it has no config znode."""
+    try:
+        data, _ = await store.get(_path(topic))
+    except NoNodeError:
+        return {}
+    return znodes.ConfigZnode.decode(data)
+
+
+async def replace_topic_config(
+    services: BrokerServices,
+    topic: str,
+    entries: Sequence[tuple[str, str | None]],
+    *,
+    validate_only: bool,
+) -> None:
+    """AlterConfigs: what is not named goes back to its default."""
+    empty = [name for name, value in entries if value is None]
+    if empty:
+        raise _invalid(f"Null value not supported for : {','.join(empty)}")
+    configs = {name: value for name, value in entries if value is not None}
+    await _store_config(services, topic, configs, validate_only=validate_only)
+
+
+async def change_topic_config(
+    services: BrokerServices, topic: str, changes: Sequence[Change], *, validate_only: bool
+) -> None:
+    """IncrementalAlterConfigs (KIP-339): only what is named changes."""
+    twice = duplicates([change.name for change in changes])
+    if twice:
+        raise _invalid(f"Error due to duplicate config keys : {','.join(sorted(twice))}")
+    empty = [
+        f"{_operation_name(change.operation)}:{change.name}"
+        for change in changes
+        if change.value is None and change.operation != Operation.DELETE
+    ]
+    if empty:
+        raise _invalid(f"Null value not supported for : {','.join(empty)}")
+    configs = await read_topic_config(services.store, topic) if is_legal(topic) else {}
+    await _store_config(
+        services, topic, apply_changes(configs, changes), validate_only=validate_only
+    )
+
+
+def apply_changes(configs: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
+    """The configs after the changes (ZkAdminManager.prepareIncrementalConfigs)."""
+    changed = dict(configs)
+    for operation, name, value in changes:
+        if operation == Operation.DELETE:
+            changed.pop(name, None)
+        elif operation == Operation.SET:
+            changed[name] = value or ""
+        elif operation in (Operation.APPEND, Operation.SUBTRACT):
+            changed[name] = _list_change(changed, Operation(operation), name, value or "")
+        else:
+            raise _invalid(f"Unknown operation type {operation} for config key: {name}")
+    return changed
+
+
+def _list_change(configs: Mapping[str, str], operation: Operation, name: str, value: str) -> str:
+    definition = topic_definitions().get(name)
+    if definition is None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    if definition.type is not ConfigType.LIST:
+        verb = operation.name.lower()
+        raise _invalid(f"Config value {verb} is not allowed for config key: {name}")
+    present = configs.get(name)
+    if present is None:
+        present = to_text(definition.default) or ""
+    items = present.split(",")
+    given = value.split(",")
+    if operation is Operation.APPEND:
+        items += given
+    else:
+        for item in given:
+            if item in items:
+                items.remove(item)
+    return ",".join(items)
+
+
+async def _store_config(
+    services: BrokerServices, topic: str, configs: Mapping[str, str], *, validate_only: bool
+) -> None:
+    if not services.metadata_cache.contains_topic(topic):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist."
+        )
+    try:
+        validate_topic_configs(configs)
+    except KafkaError as error:
+        if error.message is None or not error.message.startswith("Invalid value "):
+            raise
+        # Kafka tells a bad value (ConfigException) from an unknown name here, unlike at creation.
+        raise _invalid(
+            "Invalid config value for resource "
+            f"ConfigResource(type=TOPIC, name='{topic}'): {error.message}"
+        ) from None
+    if validate_only:
+        return
+    await write_config(services.store, _path(topic), configs)
+    change = znodes.ConfigChange(f"{znodes.ConfigZnode.TOPICS}/{topic}")
+    await services.store.create(
+        znodes.ConfigChangeZnode.path(),
+        znodes.ConfigChangeZnode.encode(change),
+        mode=CreateMode.PERSISTENT_SEQUENTIAL,
+    )
+
+
+def unsupported_resource(resource_type: int, name: str, own_id: int) -> KafkaError:
+    """Why a resource that is not a topic cannot be altered."""
+    if resource_type == ResourceType.BROKER and name not in ("", str(own_id)):
+        return _invalid(f"Unexpected broker id, expected {own_id}, but received {name}")
+    if resource_type == ResourceType.BROKER:
+        return _invalid("Broker configs are set in server.properties; they cannot be altered here")
+    return _invalid(f"Configs of resource type {resource_type} cannot be altered")
+
+
+def _path(topic: str) -> str:
+    return znodes.ConfigZnode.path(znodes.ConfigZnode.TOPICS, topic)
+
+
+def _operation_name(operation: int) -> str:
+    return Operation(operation).name if operation in list(Operation) else str(operation)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

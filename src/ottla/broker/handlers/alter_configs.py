@@ -1,0 +1,48 @@
+"""AlterConfigs (33), versions 0 to 2.
+
+Behaviour: replaces all configs of a topic, on any broker; what the request does not name goes back
+to its default.
+Versions: the same fields in all; 2 is flexible.
+Left out: broker configs (INVALID_REQUEST), ACLs, alter.config.policy.class.name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker import config_admin
+from ottla.broker.topic_admin import as_api_error
+from ottla.errors import KafkaError
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+Result = m.AlterConfigsResponse.AlterConfigsResourceResponse
+
+
+async def handle(ctx: RequestContext, request: m.AlterConfigsRequest) -> m.AlterConfigsResponse:
+    results = []
+    for resource in request.resources:
+        result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        try:
+            await _alter(ctx, resource, request.validate_only)
+        except KafkaError as error:
+            result.error_code, result.error_message = as_api_error(error)
+        results.append(result)
+    return m.AlterConfigsResponse(responses=results)
+
+
+async def _alter(
+    ctx: RequestContext, resource: m.AlterConfigsRequest.AlterConfigsResource, validate_only: bool
+) -> None:
+    if resource.resource_type != config_admin.ResourceType.TOPIC:
+        raise config_admin.unsupported_resource(
+            resource.resource_type, resource.resource_name, ctx.services.broker_id
+        )
+    await config_admin.replace_topic_config(
+        ctx.services,
+        resource.resource_name,
+        [(config.name, config.value) for config in resource.configs],
+        validate_only=validate_only,
+    )
