@@ -50,6 +50,7 @@ class Field(NamedTuple):
     # The request header's client id stays a classic string in flexible versions.
     never_flexible: bool = False
     ignorable: bool = False
+    kafka_name: str = ""
 
     @property
     def is_array(self) -> bool:
@@ -96,7 +97,7 @@ def parse_versions(text: str) -> Versions:
 
 
 def _parse_field(words: list[str]) -> Field:
-    field = Field(snake_case(words[0]), words[1], parse_versions(words[2]))
+    field = Field(snake_case(words[0]), words[1], parse_versions(words[2]), kafka_name=words[0])
     options = iter(words[3:])
     for option in options:
         match option:
