@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import cast
 
 from ottla.configdef import (
-    INT_MAX,
     ConfigDef,
     ConfigEntry,
     ConfigError,
@@ -26,10 +25,7 @@ from ottla.configdef import (
 from ottla.errors import InvariantViolated
 from ottla.types import Endpoint
 
-COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-# What the broker can really serve; anything else is refused at start, never served in the clear.
-SERVED_SECURITY_PROTOCOLS = ("PLAINTEXT",)
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 
@@ -94,8 +90,10 @@ class BrokerConfig:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """Raises ConfigError with Kafka's text for unknown names, bad values and conflicts."""
+        from ottla.config_checks import check_start
+
         config = cls(properties)
-        _validate(config)
+        check_start(config)
         return config
 
     @classmethod
@@ -112,8 +110,10 @@ class BrokerConfig:
         self, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]
     ) -> BrokerConfig:
         """The same file with other dynamic entries."""
+        from ottla.config_checks import check_start
+
         config = BrokerConfig(self.static, dynamic_default, dynamic_broker)
-        _validate(config)
+        check_start(config)
         return config
 
     def value(self, name: str) -> ConfigValue:
@@ -193,7 +193,7 @@ class BrokerConfig:
     @property
     def log_dirs(self) -> list[Path]:
         given = self.optional_text("log.dirs") or self.text("log.dir")
-        return [Path(item) for item in _comma_separated(given)]
+        return [Path(item) for item in comma_separated(given)]
 
     @property
     def listeners(self) -> list[Endpoint]:
@@ -204,12 +204,16 @@ class BrokerConfig:
     @property
     def advertised_listeners(self) -> list[Endpoint]:
         """What to register. A listener on every interface is advertised by the machine's name."""
-        given = self.optional_text("advertised.listeners")
-        endpoints = self.listeners if given is None else self._endpoints(given, advertised=True)
         return [
             endpoint if endpoint.host else endpoint._replace(host=_machine_name())
-            for endpoint in endpoints
+            for endpoint in self.advertised_as_given
         ]
+
+    @property
+    def advertised_as_given(self) -> list[Endpoint]:
+        """The advertised listeners before empty hosts are filled in."""
+        given = self.optional_text("advertised.listeners")
+        return self.listeners if given is None else self._endpoints(given, advertised=True)
 
     @property
     def inter_broker_listener(self) -> str:
@@ -220,20 +224,26 @@ class BrokerConfig:
     @property
     def security_protocol_map(self) -> dict[str, str]:
         protocols: dict[str, str] = {}
-        for item in _comma_separated(self.text("listener.security.protocol.map")):
+        for item in comma_separated(self.text("listener.security.protocol.map")):
             name, colon, protocol = item.rpartition(":")
-            if not colon or protocol.strip().upper() not in SECURITY_PROTOCOLS:
+            protocol = protocol.strip().upper()
+            if not colon:
                 raise ConfigError(
                     "Error parsing configuration property 'listener.security.protocol.map': "
-                    f"{item!r} is not NAME:PROTOCOL with one of {', '.join(SECURITY_PROTOCOLS)}"
+                    f"{item} is not NAME:PROTOCOL"
                 )
-            protocols[name.strip().upper()] = protocol.strip().upper()
+            if protocol not in SECURITY_PROTOCOLS:
+                raise ConfigError(
+                    f"Invalid security protocol `{protocol}` defined in "
+                    "listener.security.protocol.map"
+                )
+            protocols[name.strip().upper()] = protocol
         return protocols
 
     def _endpoints(self, given: str, *, advertised: bool = False) -> list[Endpoint]:
         protocols = self.security_protocol_map
         try:
-            endpoints = [_endpoint(item, protocols) for item in _comma_separated(given)]
+            endpoints = [_endpoint(item, protocols) for item in comma_separated(given)]
         except ConfigError as error:
             raise ConfigError(f"Error creating broker listeners from '{given}': {error}") from None
         if len({endpoint.listener for endpoint in endpoints}) < len(endpoints):
@@ -300,7 +310,7 @@ def _scaled_or_unlimited(amount: int, unit_ms: int) -> int:
     return -1 if amount < 0 else amount * unit_ms
 
 
-def _comma_separated(text: str) -> list[str]:
+def comma_separated(text: str) -> list[str]:
     return [item for item in (part.strip() for part in text.split(",")) if item]
 
 
@@ -339,141 +349,3 @@ def _name_warnings(given: Mapping[str, str]) -> tuple[str, ...]:
         hint = f", did you mean {suggestion}?" if suggestion else ""
         raise ConfigError(f"Unknown configuration {name}{hint}")
     return tuple(warnings)
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ConfigError(message)
-
-
-def _validate(config: BrokerConfig) -> None:
-    """KafkaConfig.validateValues, in its order."""
-    _require(
-        config.optional_text("zookeeper.connect") is not None,
-        "Missing required configuration `zookeeper.connect` which has no default value.",
-    )
-    if config.boolean("broker.id.generation.enable"):
-        _require(
-            -1 <= config.broker_id <= config.integer("reserved.broker.max.id"),
-            "broker.id must be greater than or equal to -1 and not greater than "
-            "reserved.broker.max.id",
-        )
-    else:
-        _require(config.broker_id >= 0, "broker.id must be greater than or equal to 0")
-    _validate_log(config)
-    _validate_replication(config)
-    compression = config.text("compression.type")
-    _require(
-        compression in COMPRESSION_TYPES,
-        f"compression.type : {compression} is not valid. Valid options are "
-        + ",".join(COMPRESSION_TYPES),
-    )
-    _validate_listeners(config)
-    _validate_connections(config)
-
-
-def _validate_log(config: BrokerConfig) -> None:
-    _require(config.integer("log.roll.ms") >= 1, "log.roll.ms must be greater than or equal to 1")
-    _require(
-        config.integer("log.roll.jitter.ms") >= 0,
-        "log.roll.jitter.ms must be greater than or equal to 0",
-    )
-    retention_ms = config.integer("log.retention.ms")
-    _require(
-        retention_ms >= 1 or retention_ms == -1,
-        "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
-    )
-    _require(
-        bool(config.log_dirs), "At least one log directory must be defined via log.dirs or log.dir."
-    )
-    threads = config.integer("log.cleaner.threads")
-    _require(
-        config.integer("log.cleaner.dedupe.buffer.size") // max(threads, 1) > 1024 * 1024,
-        "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
-    )
-
-
-def _validate_replication(config: BrokerConfig) -> None:
-    wait_ms = config.integer("replica.fetch.wait.max.ms")
-    _require(
-        wait_ms <= config.integer("replica.socket.timeout.ms"),
-        "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent "
-        "unnecessary socket timeouts",
-    )
-    _require(
-        wait_ms <= config.integer("replica.lag.time.max.ms"),
-        "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms "
-        "to prevent frequent changes in ISR",
-    )
-    acks = config.integer("offsets.commit.required.acks")
-    _require(
-        -1 <= acks <= config.integer("offsets.topic.replication.factor"),
-        "offsets.commit.required.acks must be greater or equal -1 and less or equal to "
-        "offsets.topic.replication.factor",
-    )
-
-
-def _validate_listeners(config: BrokerConfig) -> None:
-    explicit = config.optional_text("inter.broker.listener.name")
-    _require(
-        explicit is None or "security.inter.broker.protocol" not in config.static,
-        "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.",
-    )
-    protocol = config.text("security.inter.broker.protocol")
-    _require(
-        protocol.upper() in SECURITY_PROTOCOLS,
-        f"Invalid security protocol `{protocol}` defined in security.inter.broker.protocol",
-    )
-    listeners = [endpoint.listener for endpoint in config.listeners]
-    endpoints = config.advertised_listeners
-    advertised = [endpoint.listener for endpoint in endpoints]
-    _require(
-        config.inter_broker_listener in advertised,
-        "inter.broker.listener.name must be a listener name defined in advertised.listeners. The "
-        f"valid options based on currently configured listeners are {','.join(advertised)}",
-    )
-    _require(
-        set(advertised) <= set(listeners),
-        "advertised.listeners listener names must be equal to or a subset of the ones defined in "
-        f"listeners. Found {','.join(advertised)}. The valid options based on the current "
-        f"configuration are {','.join(listeners)}",
-    )
-    _require(
-        all(endpoint.host != "0.0.0.0" for endpoint in endpoints),
-        "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP "
-        "address.",
-    )
-    for endpoint in config.listeners:
-        _require(
-            endpoint.security_protocol in SERVED_SECURITY_PROTOCOLS,
-            f"Listener {endpoint.listener} asks for {endpoint.security_protocol}, which is not "
-            f"supported; supported: {', '.join(SERVED_SECURITY_PROTOCOLS)}",
-        )
-
-
-def _validate_connections(config: BrokerConfig) -> None:
-    queued_bytes = config.integer("queued.max.request.bytes")
-    _require(
-        queued_bytes <= 0 or queued_bytes >= config.integer("socket.request.max.bytes"),
-        "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
-    )
-    overrides = _comma_separated(config.text("max.connections.per.ip.overrides"))
-    _require(
-        config.integer("max.connections.per.ip") > 0 or bool(overrides),
-        "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
-        "property is set.",
-    )
-    for item in overrides:
-        _, colon, count = item.rpartition(":")
-        _require(
-            bool(colon) and count.strip().isdigit() and int(count) <= INT_MAX,
-            f"Error parsing configuration property 'max.connections.per.ip.overrides': {item}",
-        )
-    idle_ms = config.integer("connections.max.idle.ms")
-    delay_ms = config.integer("connection.failed.authentication.delay.ms")
-    _require(
-        idle_ms < 0 or delay_ms < idle_ms,
-        f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
-        f"connections.max.idle.ms={idle_ms} to prevent failed authentication responses from "
-        "timing out",
-    )

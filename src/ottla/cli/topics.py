@@ -23,6 +23,7 @@ from ottla.cli.topic_options import (
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 _NUMBER = click.IntRange(-(2**31), 2**31 - 1)
+_NUMBER.name = "integer"  # for "... is not a valid integer."
 
 
 def _flag(name: str, text: str) -> Callable[[Any], Any]:
