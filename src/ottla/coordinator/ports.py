@@ -8,8 +8,6 @@ from typing import Any, Protocol
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 
-OFFSETS_TOPIC = "__consumer_offsets"
-
 OnLeader = Callable[[TopicPartition, int], None]
 OnResign = Callable[[TopicPartition, int | None], None]
 

@@ -13,15 +13,11 @@ from dataclasses import dataclass, field
 
 from ottla.coordinator.groups import Group, GroupSettings
 from ottla.coordinator.placement import partition_of
-from ottla.coordinator.ports import (
-    OFFSETS_TOPIC,
-    ClusterMetadata,
-    CoordinatorConfig,
-    CoordinatorReplicas,
-)
+from ottla.coordinator.ports import ClusterMetadata, CoordinatorConfig, CoordinatorReplicas
 from ottla.coordinator.replay import Replay
 from ottla.errors import ErrorCode, OttlaError
 from ottla.runtime import Clock
+from ottla.topics.names import OFFSETS_TOPIC
 from ottla.types import TopicPartition
 from ottla.wire import records
 

@@ -1,0 +1,28 @@
+"""DeleteGroups (42), versions 0 to 2.
+
+Behaviour: removes groups without members, together with their offsets (KIP-229). Others:
+NON_EMPTY_GROUP; unknown ones: GROUP_ID_NOT_FOUND. An error of the log is answered too: the group
+may come back with the next coordinator.
+Versions: the same in all.
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+
+async def handle(ctx: RequestContext, request: m.DeleteGroupsRequest) -> m.DeleteGroupsResponse:
+    group_ids = dict.fromkeys(request.groups_names)
+    errors = await ctx.services.groups.delete_groups(group_ids)
+    return m.DeleteGroupsResponse(
+        results=[
+            m.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error)
+            for group_id, error in errors.items()
+        ]
+    )

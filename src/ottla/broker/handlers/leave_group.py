@@ -1,0 +1,42 @@
+"""LeaveGroup (13), versions 0 to 5.
+
+Behaviour: removes members at once, which starts a rebalance. Static members may be named by their
+instance id alone.
+Versions: 0 to 2 name one member and answer with one code; from 3 on many members, each with a code
+of its own (KIP-345); 5 carries a reason, which is logged.
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.answers import LeavingMember
+from ottla.errors import ErrorCode
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+
+async def handle(ctx: RequestContext, request: m.LeaveGroupRequest) -> m.LeaveGroupResponse:
+    groups = ctx.services.groups
+    if ctx.version < 3:
+        error, errors = groups.leave(request.group_id, [LeavingMember(request.member_id)])
+        return m.LeaveGroupResponse(error_code=errors[0] if error is ErrorCode.NONE else error)
+    leaving = [
+        LeavingMember(member.member_id, member.group_instance_id, member.reason)
+        for member in request.members
+    ]
+    error, errors = groups.leave(request.group_id, leaving)
+    return m.LeaveGroupResponse(
+        error_code=error,
+        members=[
+            m.LeaveGroupResponse.MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                error_code=member_error,
+            )
+            for member, member_error in zip(leaving, errors, strict=False)
+        ],
+    )

@@ -1,0 +1,74 @@
+"""OffsetCommit (8), versions 0 to 9.
+
+Behaviour: stores the offsets of the partitions that exist in `__consumer_offsets` (others:
+UNKNOWN_TOPIC_OR_PARTITION) and answers once they are replicated. A generation below 0 is a
+consumer without group management, which may commit while the group has no members.
+Versions: 0 has no member and no generation; 1 carries a time per partition; 2 to 4 a retention
+time for all; 6 the leader epoch; 7 static members; 9 differs from 8 for KIP-848 groups alone.
+Left out: version 0 does not go to ZooKeeper as in Apache Kafka, but is stored like the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.answers import Committer
+from ottla.coordinator.records_format import CommittedOffset
+from ottla.errors import ErrorCode
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+_NOT_GIVEN = -1
+
+
+async def handle(ctx: RequestContext, request: m.OffsetCommitRequest) -> m.OffsetCommitResponse:
+    commits = _known_commits(ctx, request)
+    errors: dict[TopicPartition, ErrorCode] = {}
+    if commits:
+        committer = Committer(
+            request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+        )
+        errors = await ctx.services.groups.commit(request.group_id, committer, commits)
+    return m.OffsetCommitResponse(
+        topics=[
+            m.OffsetCommitResponse.OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    m.OffsetCommitResponse.OffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=errors.get(
+                            TopicPartition(topic.name, each.partition_index),
+                            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        ),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _known_commits(
+    ctx: RequestContext, request: m.OffsetCommitRequest
+) -> dict[TopicPartition, CommittedOffset]:
+    cache = ctx.services.metadata_cache
+    now_ms = ctx.services.runtime.clock.now_ms()
+    retention_ms = request.retention_time_ms
+    expire_timestamp_ms = None if retention_ms == _NOT_GIVEN else now_ms + retention_ms
+    commits = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.name, each.partition_index)
+            if cache.contains(tp):
+                commits[tp] = CommittedOffset(
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    each.committed_metadata or "",
+                    now_ms if each.commit_timestamp == _NOT_GIVEN else each.commit_timestamp,
+                    expire_timestamp_ms,
+                )
+    return commits

@@ -1,0 +1,52 @@
+"""OffsetDelete (47), version 0.
+
+Behaviour: forgets offsets of a group that has no members, or of topics that no member of a
+consumer group subscribes to (GROUP_SUBSCRIBED_TO_TOPIC otherwise); KIP-496. Partitions that do
+not exist: UNKNOWN_TOPIC_OR_PARTITION.
+Versions: one.
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+
+async def handle(ctx: RequestContext, request: m.OffsetDeleteRequest) -> m.OffsetDeleteResponse:
+    cache = ctx.services.metadata_cache
+    asked = [
+        TopicPartition(topic.name, each.partition_index)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    error, errors = await ctx.services.groups.delete_offsets(
+        request.group_id, [tp for tp in asked if cache.contains(tp)]
+    )
+    if error is not ErrorCode.NONE:
+        return m.OffsetDeleteResponse(error_code=error)
+    response = m.OffsetDeleteResponse
+    return response(
+        topics=[
+            response.OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    response.OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=errors.get(
+                            TopicPartition(topic.name, each.partition_index),
+                            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        ),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
