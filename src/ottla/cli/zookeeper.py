@@ -1,0 +1,120 @@
+"""`ottla zookeeper`: serves the metadata store on the ZooKeeper protocol, one node."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from ottla.errors import OttlaError
+
+DEFAULT_PORT = 2181
+
+
+async def serve(
+    port: int,
+    data_dir: Path | None,
+    host: str = "127.0.0.1",
+    *,
+    ready_callback: Callable[[int], None] | None = None,
+    tick_ms: int = 2000,
+    min_session_timeout_ms: int | None = None,
+    max_session_timeout_ms: int | None = None,
+    fsync: bool = True,
+) -> None:
+    """Runs until SIGTERM or SIGINT. `ready_callback` gets the port once clients may come.
+
+    Raises OSError where the port or the folder cannot be used, StoreFailed where the disk
+    refuses a write later.
+    """
+    from ottla.runtime import system_runtime
+    from ottla.zk.engine import StoreFailed
+    from ottla.zk.server import ZooKeeperServer
+    from ottla.zk.sessions import SessionLimits
+
+    loop = asyncio.get_running_loop()
+    stopped: asyncio.Future[None] = loop.create_future()
+
+    def stop() -> None:
+        if not stopped.done():
+            stopped.set_result(None)
+
+    def fail(failure: StoreFailed) -> None:
+        if not stopped.done():
+            stopped.set_exception(failure)
+
+    server = ZooKeeperServer(
+        system_runtime(),
+        data_dir,
+        host,
+        port,
+        limits=SessionLimits.of(tick_ms, min_session_timeout_ms, max_session_timeout_ms),
+        fsync=fsync,
+        on_failure=fail,
+    )
+    await server.start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        if ready_callback is not None:
+            ready_callback(server.port)
+        await stopped
+    finally:
+        await server.stop()
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--data",
+    "data_dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("ottla-data/store"),
+    show_default=True,
+    help="Folder of the journal and the snapshots.",
+)
+@click.option("--tick-ms", type=click.IntRange(min=10), default=2000, show_default=True)
+@click.option("--min-session-timeout-ms", type=click.IntRange(min=1), help="Default: 2 ticks.")
+@click.option("--max-session-timeout-ms", type=click.IntRange(min=1), help="Default: 20 ticks.")
+@click.option("--fsync/--no-fsync", default=True, help="Without fsync a power cut loses writes.")
+def zookeeper(
+    port: int,
+    host: str,
+    data_dir: Path,
+    tick_ms: int,
+    min_session_timeout_ms: int | None,
+    max_session_timeout_ms: int | None,
+    fsync: bool,
+) -> None:
+    """Serve a metadata store that ZooKeeper clients and Apache Kafka brokers can use."""
+    import uvloop
+
+    def ready(bound_port: int) -> None:
+        click.echo(f"ready: zookeeper={host}:{bound_port} data={data_dir}")
+        sys.stdout.flush()
+
+    try:
+        uvloop.run(
+            serve(
+                port,
+                data_dir,
+                host,
+                ready_callback=ready,
+                tick_ms=tick_ms,
+                min_session_timeout_ms=min_session_timeout_ms,
+                max_session_timeout_ms=max_session_timeout_ms,
+                fsync=fsync,
+            )
+        )
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise click.ClickException(
+            f"cannot serve on {host}:{port} from {data_dir}: {reason}"
+        ) from None
+    except OttlaError as error:
+        raise click.ClickException(str(error)) from None

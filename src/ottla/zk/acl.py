@@ -1,0 +1,114 @@
+"""Who may do what: ACL schemes world, auth, digest and ip (PrepRequestProcessor.fixupACL). Pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+from typing import NamedTuple
+
+from ottla.metadata.store import OPEN_ACL, Acl, InvalidAclError, NoAuthError
+
+READ = 1
+WRITE = 2
+CREATE = 4
+DELETE = 8
+ADMIN = 16
+
+
+class Identity(NamedTuple):
+    """Something a connection has proved about itself."""
+
+    scheme: str
+    id: str
+
+
+def digest_identity(credential: bytes) -> Identity:
+    """`user:password` as ZooKeeper's DigestAuthenticationProvider stores it."""
+    user = credential.partition(b":")[0]
+    digest = base64.b64encode(hashlib.sha1(credential).digest()).decode("ascii")
+    return Identity("digest", f"{user.decode('utf-8', 'replace')}:{digest}")
+
+
+def resolve(acls: tuple[Acl, ...], identities: tuple[Identity, ...], path: str) -> tuple[Acl, ...]:
+    """The list as it is stored: duplicates gone, `auth` replaced by the caller's identities."""
+    if acls is OPEN_ACL:
+        return acls
+    resolved: dict[Acl, None] = {}
+    for acl in acls:
+        if acl.scheme == "world" and acl.id == "anyone":
+            resolved[acl] = None
+        elif acl.scheme == "auth":
+            proved = [identity for identity in identities if identity.scheme == "digest"]
+            if not proved:
+                raise InvalidAclError(path)
+            for identity in proved:
+                resolved[Acl(acl.perms, identity.scheme, identity.id)] = None
+        elif _is_valid(acl):
+            resolved[acl] = None
+        else:
+            raise InvalidAclError(path)
+    if not resolved:
+        raise InvalidAclError(path)
+    stored = tuple(resolved)
+    return OPEN_ACL if stored == OPEN_ACL else stored
+
+
+def check(
+    acls: tuple[Acl, ...], permission: int, identities: tuple[Identity, ...], path: str
+) -> None:
+    """Raises NoAuthError unless one entry grants `permission` to one of the identities."""
+    if acls is OPEN_ACL or not acls:
+        return
+    for acl in acls:
+        if acl.perms & permission and _matches(acl, identities):
+            return
+    raise NoAuthError(path)
+
+
+def allows(acls: tuple[Acl, ...], permission: int, identities: tuple[Identity, ...]) -> bool:
+    try:
+        check(acls, permission, identities, "")
+    except NoAuthError:
+        return False
+    return True
+
+
+def masked(acls: tuple[Acl, ...]) -> tuple[Acl, ...]:
+    """What a reader without ADMIN sees: password digests are blanked (ZOOKEEPER-1392)."""
+    return tuple(
+        acl._replace(id=acl.id.partition(":")[0] + ":x") if acl.scheme == "digest" else acl
+        for acl in acls
+    )
+
+
+def _matches(acl: Acl, identities: tuple[Identity, ...]) -> bool:
+    if acl.scheme == "world":
+        return acl.id == "anyone"
+    for identity in identities:
+        if identity.scheme != acl.scheme:
+            continue
+        if identity.id == acl.id:
+            return True
+        if acl.scheme == "ip" and _in_network(identity.id, acl.id):
+            return True
+    return False
+
+
+def _in_network(address: str, network: str) -> bool:
+    try:
+        return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
+
+
+def _is_valid(acl: Acl) -> bool:
+    if acl.scheme == "digest":
+        return acl.id.count(":") == 1 and not acl.id.startswith(":")
+    if acl.scheme == "ip":
+        try:
+            ipaddress.ip_network(acl.id, strict=False)
+        except ValueError:
+            return False
+        return True
+    return False

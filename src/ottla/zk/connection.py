@@ -1,0 +1,211 @@
+"""One TCP connection of the client: frames, requests in flight, pings. No session logic."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from ottla.metadata.store import STORE_ERRORS, ConnectionLossError, EventType, StoreError
+from ottla.runtime import Clock
+from ottla.zk import jute
+from ottla.zk.jute import JuteError
+
+log = logging.getLogger(__name__)
+
+# Answers may be larger than requests (long lists of children), but not without end.
+MAX_ANSWER_BYTES = 64 << 20
+_MAX_XID = 0x7FFF_FFFF
+
+Decoder = Callable[[bytes, int, int], Any]
+# Told the error code (0 for success) right when the answer arrives, before any later event.
+OnAnswer = Callable[[int], None]
+
+
+class ConnectionOwner(Protocol):
+    def event_received(self, kind: EventType, path: str) -> None: ...
+
+    def connection_closed(self, connection: Connection) -> None: ...
+
+
+class ConnectAnswer:
+    __slots__ = ("password", "session_id", "timeout_ms")
+
+    def __init__(self, timeout_ms: int, session_id: int, password: bytes) -> None:
+        self.timeout_ms = timeout_ms
+        self.session_id = session_id
+        self.password = password
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, owner: ConnectionOwner, clock: Clock) -> None:
+        loop = asyncio.get_running_loop()
+        self.connected: asyncio.Future[ConnectAnswer] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.last_zxid = 0
+        self.received_ms = self.sent_ms = clock.monotonic_ms()
+        self.pending: deque[tuple[int, asyncio.Future[Any], Decoder | None, OnAnswer | None]] = (
+            deque()
+        )
+        self._owner = owner
+        self._clock = clock
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._rest = b""
+        self._outgoing: list[bytes] = []
+        self._next_xid = 1
+        self._handshaken = False
+        self._is_closed = False
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._rest:
+            data = self._rest + data
+        self.received_ms = self._clock.monotonic_ms()
+        position, size = 0, len(data)
+        try:
+            while size - position >= 4:
+                length = jute.INT.unpack_from(data, position)[0]
+                if length < 0 or length > MAX_ANSWER_BYTES:
+                    raise JuteError(f"answer of {length} bytes")
+                end = position + 4 + length
+                if end > size:
+                    break
+                if self._handshaken:
+                    self._answer(data, position + 4, end)
+                else:
+                    self._greet(data, position + 4, end)
+                position = end
+        except JuteError as error:
+            log.warning("dropping a connection to the store: %s", error)
+            self.abort()
+            return
+        self._rest = data[position:]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if not self.connected.done():
+            self.connected.set_exception(ConnectionLossError())
+            # Nobody may be waiting any more, which is not worth a warning.
+            self.connected.exception()
+        while self.pending:
+            future = self.pending.popleft()[1]
+            if not future.done():
+                future.set_exception(ConnectionLossError())
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._owner.connection_closed(self)
+
+    # --- requests ---
+
+    @property
+    def is_open(self) -> bool:
+        return self._handshaken and not self._is_closed
+
+    def greet(self, body: bytes) -> None:
+        self._write(jute.frame(body))
+
+    def request(
+        self,
+        operation: int,
+        body: bytes,
+        decode: Decoder | None = None,
+        on_answer: OnAnswer | None = None,
+    ) -> asyncio.Future[Any]:
+        """Sends with the other requests of this turn of the loop; answers come in order."""
+        xid = self._next_xid
+        self._next_xid = xid + 1 if xid < _MAX_XID else 1
+        return self.request_as(xid, operation, body, decode, on_answer)
+
+    def request_as(
+        self,
+        xid: int,
+        operation: int,
+        body: bytes,
+        decode: Decoder | None = None,
+        on_answer: OnAnswer | None = None,
+    ) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._is_closed:
+            future.set_exception(ConnectionLossError())
+            return future
+        self.pending.append((xid, future, decode, on_answer))
+        self._write(b"".join((_REQUEST_FRAME.pack(8 + len(body), xid, operation), body)))
+        return future
+
+    def ping(self) -> None:
+        self._write(_REQUEST_FRAME.pack(8, jute.XID_PING, jute.OP_PING))
+
+    def abort(self) -> None:
+        """Ends at once; everything in flight is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+        self.connection_lost(None)
+
+    def _write(self, packet: bytes) -> None:
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(packet)
+
+    def _flush(self) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        if self._transport is not None and not self._is_closed:
+            self.sent_ms = self._clock.monotonic_ms()
+            self._transport.write(b"".join(outgoing))
+
+    # --- answers ---
+
+    def _greet(self, data: bytes, position: int, end: int) -> None:
+        if end - position < jute.CONNECT_RESPONSE.size:
+            raise JuteError("connect answer is too short")
+        _, timeout_ms, session_id = jute.CONNECT_RESPONSE.unpack_from(data, position)
+        password, _ = jute.read_buffer(data, position + jute.CONNECT_RESPONSE.size, end)
+        self._handshaken = True
+        if not self.connected.done():
+            self.connected.set_result(ConnectAnswer(timeout_ms, session_id, password or b""))
+
+    def _answer(self, data: bytes, position: int, end: int) -> None:
+        if end - position < jute.REPLY_HEADER.size:
+            raise JuteError("answer without a header")
+        xid, zxid, code = jute.REPLY_HEADER.unpack_from(data, position)
+        position += jute.REPLY_HEADER.size
+        if xid == jute.XID_PING:
+            return
+        if xid == jute.XID_EVENT:
+            self._event(data, position, end)
+            return
+        if not self.pending:
+            raise JuteError(f"answer {xid} to nothing")
+        expected, future, decode, on_answer = self.pending.popleft()
+        if xid != expected:
+            raise JuteError(f"answer {xid} where {expected} was expected")
+        if zxid > self.last_zxid:
+            self.last_zxid = zxid
+        if on_answer is not None:
+            on_answer(code)
+        if future.done():
+            return
+        if code != 0:
+            future.set_exception(STORE_ERRORS.get(code, StoreError)())
+        else:
+            future.set_result(decode(data, position, end) if decode is not None else None)
+
+    def _event(self, data: bytes, position: int, end: int) -> None:
+        kind, position = jute.read_int(data, position, end)
+        _, position = jute.read_int(data, position, end)
+        path, position = jute.read_string(data, position, end)
+        if kind not in _EVENT_TYPES:
+            raise JuteError(f"unknown event {kind}")
+        self._owner.event_received(_EVENT_TYPES[kind], path)
+
+
+_REQUEST_FRAME = jute.FRAMED_REQUEST
+_EVENT_TYPES = {int(kind): kind for kind in EventType}

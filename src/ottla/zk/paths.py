@@ -1,0 +1,25 @@
+"""Which znode paths are legal (ZooKeeper's PathUtils). Pure."""
+
+from __future__ import annotations
+
+import re
+
+from ottla.metadata.store import BadArgumentsError
+
+# Java looks at UTF-16 units, so everything outside the basic plane is a surrogate and refused.
+_FORBIDDEN = "\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff"
+_LEGAL = re.compile(rf"/|(?:/(?!\.\.?(?:/|\Z))[^/{_FORBIDDEN}]+)+", re.ASCII)
+
+# Nodes every server has and nobody deletes (ZKDatabase.isSpecialPath).
+SPECIAL_PATHS = frozenset(("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"))
+
+
+def validate(path: str) -> None:
+    """Raises BadArgumentsError unless `path` is absolute, normalised and printable."""
+    if _LEGAL.fullmatch(path) is None:
+        raise BadArgumentsError(path)
+
+
+def parent_of(path: str) -> str:
+    """The parent of a path with at least one slash; the root is its own parent."""
+    return path[: path.rfind("/")] or "/"

@@ -1,0 +1,107 @@
+"""Encodes the client's requests and decodes the answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.metadata.store import (
+    STORE_ERRORS,
+    Acl,
+    BadArgumentsError,
+    Check,
+    Create,
+    CreateMode,
+    Delete,
+    Op,
+    OpResult,
+    RuntimeInconsistencyError,
+    SetData,
+    Stat,
+    StoreError,
+)
+from ottla.zk import jute
+from ottla.zk.jute import JuteError
+
+
+def encode_create(path: str, data: bytes | None, acl: tuple[Acl, ...], mode: int) -> bytes:
+    return b"".join(
+        (
+            jute.write_string(path),
+            jute.write_buffer(data),
+            jute.write_acls(acl),
+            jute.INT.pack(mode),
+        )
+    )
+
+
+def create_operation(mode: CreateMode) -> int:
+    return jute.OP_CREATE_CONTAINER if mode is CreateMode.CONTAINER else jute.OP_CREATE2
+
+
+def encode_op(op: Op, path: str) -> tuple[int, bytes]:
+    """The operation's code and body, with the path as the server knows it."""
+    if isinstance(op, Create):
+        return create_operation(op.mode), encode_create(path, op.data, op.acl, op.mode)
+    if isinstance(op, SetData):
+        body = jute.write_string(path) + jute.write_buffer(op.data) + jute.INT.pack(op.version)
+        return jute.OP_SET_DATA, body
+    if isinstance(op, Delete):
+        return jute.OP_DELETE, jute.write_string(path) + jute.INT.pack(op.version)
+    if isinstance(op, Check):
+        return jute.OP_CHECK, jute.write_string(path) + jute.INT.pack(op.version)
+    raise BadArgumentsError(repr(op))
+
+
+def encode_multi(encoded: Sequence[tuple[int, bytes]]) -> bytes:
+    parts = []
+    for code, body in encoded:
+        parts.append(jute.MULTI_HEADER.pack(code, False, -1))
+        parts.append(body)
+    parts.append(jute.END_OF_MULTI)
+    return b"".join(parts)
+
+
+def decode_multi(buffer: bytes, position: int, end: int) -> list[OpResult]:
+    results: list[OpResult] = []
+    kind, done, position = jute.read_multi_header(buffer, position, end)
+    while not done:
+        path: str | None = None
+        stat: Stat | None = None
+        error: StoreError | None = None
+        if kind in (jute.OP_CREATE2, jute.OP_CREATE_CONTAINER):
+            path, position = jute.read_string(buffer, position, end)
+            stat, position = jute.read_stat(buffer, position, end)
+        elif kind == jute.OP_SET_DATA:
+            stat, position = jute.read_stat(buffer, position, end)
+        elif kind == jute.OP_ERROR:
+            code, position = jute.read_int(buffer, position, end)
+            # Those before the failing one are told 0, those after it -2: none was done.
+            error = STORE_ERRORS.get(code, StoreError)() if code else RuntimeInconsistencyError()
+        elif kind not in (jute.OP_DELETE, jute.OP_CHECK):
+            raise JuteError(f"unknown result {kind} in a multi")
+        results.append(OpResult(path, stat, error))
+        kind, done, position = jute.read_multi_header(buffer, position, end)
+    return results
+
+
+def decode_get(buffer: bytes, position: int, end: int) -> tuple[bytes | None, Stat]:
+    data, position = jute.read_buffer(buffer, position, end)
+    return data, jute.read_stat(buffer, position, end)[0]
+
+
+def decode_stat(buffer: bytes, position: int, end: int) -> Stat:
+    return jute.read_stat(buffer, position, end)[0]
+
+
+def decode_created(buffer: bytes, position: int, end: int) -> tuple[str, Stat]:
+    path, position = jute.read_string(buffer, position, end)
+    return path, jute.read_stat(buffer, position, end)[0]
+
+
+def decode_children(buffer: bytes, position: int, end: int) -> list[str]:
+    return jute.read_strings(buffer, position, end)[0]
+
+
+def decode_acl(buffer: bytes, position: int, end: int) -> tuple[tuple[Acl, ...], Stat]:
+    acl, position = jute.read_acls(buffer, position, end)
+    return acl, jute.read_stat(buffer, position, end)[0]

@@ -1,0 +1,326 @@
+"""The znode tree: transactions that are already decided go in, watch events come out. Pure.
+
+A transaction says what the result is (absolute versions and counters), never what to add, so
+applying one twice changes nothing: a snapshot may be taken while writes go on, and replaying
+the journal over it still gives the right tree (ZooKeeper's "fuzzy" snapshots).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.errors import InvariantViolated
+from ottla.metadata.store import OPEN_ACL, Acl, EventType, Stat
+from ottla.zk import jute
+from ottla.zk.paths import parent_of
+
+# ephemeralOwner of a container node (EphemeralType.CONTAINER).
+CONTAINER_OWNER = -(1 << 63)
+
+_READ_ONLY_ACL = (Acl(1, "world", "anyone"),)
+
+
+class CreateTxn(NamedTuple):
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...]
+    owner: int  # 0 persistent, a session, or CONTAINER_OWNER
+    parent_creations: int  # the parent's count of children ever made, this one included
+
+
+class DeleteTxn(NamedTuple):
+    path: str
+
+
+class SetDataTxn(NamedTuple):
+    path: str
+    data: bytes | None
+    version: int
+
+
+class SetAclTxn(NamedTuple):
+    path: str
+    acl: tuple[Acl, ...]
+    version: int
+
+
+class CreateSessionTxn(NamedTuple):
+    session_id: int
+    timeout_ms: int
+
+
+class CloseSessionTxn(NamedTuple):
+    session_id: int
+
+
+Txn = CreateTxn | DeleteTxn | SetDataTxn | SetAclTxn | CreateSessionTxn | CloseSessionTxn
+
+# What happened where; the watches decide who hears of it.
+Trigger = tuple[EventType, str]
+
+
+class Node:
+    """One znode. `data_reply` and `children_reply` keep encoded answers until a change."""
+
+    __slots__ = (
+        "acl",
+        "aversion",
+        "children",
+        "children_reply",
+        "creations",
+        "ctime",
+        "czxid",
+        "data",
+        "data_reply",
+        "mtime",
+        "mzxid",
+        "owner",
+        "pzxid",
+        "version",
+    )
+
+    def __init__(
+        self, data: bytes | None, acl: tuple[Acl, ...], owner: int, zxid: int, time_ms: int
+    ) -> None:
+        self.data = data
+        self.acl = acl
+        self.owner = owner
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = time_ms
+        self.version = self.aversion = 0
+        # Children ever made. ZooKeeper numbers sequential nodes with this count and shows
+        # cversion as creations plus deletions (DataNode.copyStat).
+        self.creations = 0
+        # A dict and not a set: its order is the same in every run of the simulator.
+        self.children: dict[str, None] | None = None
+        self.data_reply: bytes | None = None
+        self.children_reply: bytes | None = None
+
+    def stat(self) -> Stat:
+        children = len(self.children) if self.children else 0
+        data = self.data
+        return Stat(
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            self.creations * 2 - children,
+            self.aversion,
+            self.owner,
+            len(data) if data else 0,
+            children,
+            self.pzxid,
+        )
+
+    def packed_stat(self) -> bytes:
+        children = len(self.children) if self.children else 0
+        data = self.data
+        return jute.STAT.pack(
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            self.creations * 2 - children,
+            self.aversion,
+            self.owner,
+            len(data) if data else 0,
+            children,
+            self.pzxid,
+        )
+
+    def packed_data(self) -> bytes:
+        """The body of a getData answer."""
+        body = self.data_reply
+        if body is None:
+            data = self.data
+            if data is None:
+                body = jute.NULL + self.packed_stat()
+            else:
+                body = jute.INT.pack(len(data)) + data + self.packed_stat()
+            self.data_reply = body
+        return body
+
+    def packed_children(self) -> bytes:
+        """The body of a getChildren answer."""
+        body = self.children_reply
+        if body is None:
+            body = jute.write_strings(list(self.children or ()))
+            self.children_reply = body
+        return body
+
+
+class Tree:
+    """All nodes by full path, plus the sessions and what they own."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.sessions: dict[int, int] = {}
+        self.ephemerals: dict[int, dict[str, None]] = {}
+        self.containers: dict[str, None] = {}
+        self.last_zxid = 0
+        self._add_reserved_nodes()
+
+    def apply(self, zxid: int, time_ms: int, txn: Txn, triggers: list[Trigger]) -> None:
+        """Changes the tree; what happened is appended to `triggers`."""
+        self.last_zxid = zxid
+        if type(txn) is CreateTxn:
+            self._create(zxid, time_ms, txn, triggers)
+        elif type(txn) is SetDataTxn:
+            self._set_data(zxid, time_ms, txn, triggers)
+        elif type(txn) is DeleteTxn:
+            self._delete(zxid, txn.path, triggers)
+        elif type(txn) is SetAclTxn:
+            node = self.nodes.get(txn.path)
+            if node is not None:
+                node.acl = txn.acl
+                node.aversion = txn.version
+                node.data_reply = None
+        elif type(txn) is CreateSessionTxn:
+            self.sessions[txn.session_id] = txn.timeout_ms
+        elif type(txn) is CloseSessionTxn:
+            self._close_session(zxid, txn.session_id, triggers)
+        else:
+            raise InvariantViolated(f"not a transaction: {txn!r}")
+
+    def savepoint(self, txn: Txn) -> Callable[[], None]:
+        """How to take `txn`, about to be applied as part of a multi, back again."""
+        if type(txn) is CreateTxn:
+            return self._undo_create(txn.path)
+        if type(txn) is DeleteTxn:
+            return self._undo_delete(txn.path)
+        if type(txn) is SetDataTxn:
+            return self._undo_set_data(txn.path)
+        raise InvariantViolated(f"not an operation of a multi: {txn!r}")
+
+    def insert(self, path: str, node: Node) -> None:
+        """Puts a node in place as it is (from a snapshot), linking it to its parent."""
+        self.nodes[path] = node
+        if path != "/":
+            parent = self.nodes.get(parent_of(path))
+            if parent is not None:
+                self._link(parent, path)
+        self._index_owner(path, node.owner)
+
+    def _add_reserved_nodes(self) -> None:
+        for path in ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"):
+            acl = _READ_ONLY_ACL if path == "/zookeeper/config" else OPEN_ACL
+            self.insert(path, Node(b"", acl, 0, 0, 0))
+
+    def _create(self, zxid: int, time_ms: int, txn: CreateTxn, triggers: list[Trigger]) -> None:
+        path = txn.path
+        slash = path.rfind("/")
+        parent_path = path[:slash] or "/"
+        node = self.nodes.get(path)
+        if node is not None:
+            # Only when the journal is replayed over a snapshot that saw later writes.
+            self._drop_owner(path, node.owner)
+        fresh = Node(txn.data, txn.acl, txn.owner, zxid, time_ms)
+        if node is not None:
+            fresh.children = node.children
+        self.nodes[path] = fresh
+        parent = self.nodes.get(parent_path)
+        if parent is not None:
+            if parent.children is None:
+                parent.children = {}
+            parent.children[path[slash + 1 :]] = None
+            parent.data_reply = parent.children_reply = None
+            if txn.parent_creations > parent.creations:
+                parent.creations = txn.parent_creations
+                parent.pzxid = zxid
+        if txn.owner:
+            self._index_owner(path, txn.owner)
+        triggers.append((EventType.CREATED, path))
+        triggers.append((EventType.CHILDREN_CHANGED, parent_path))
+
+    def _set_data(self, zxid: int, time_ms: int, txn: SetDataTxn, triggers: list[Trigger]) -> None:
+        node = self.nodes.get(txn.path)
+        if node is None:
+            return
+        node.data = txn.data
+        node.version = txn.version
+        node.mzxid = zxid
+        node.mtime = time_ms
+        node.data_reply = None
+        triggers.append((EventType.DATA_CHANGED, txn.path))
+
+    def _delete(self, zxid: int, path: str, triggers: list[Trigger]) -> None:
+        node = self.nodes.pop(path, None)
+        if node is not None and node.owner:
+            self._drop_owner(path, node.owner)
+        slash = path.rfind("/")
+        parent_path = path[:slash] or "/"
+        parent = self.nodes.get(parent_path)
+        if parent is not None:
+            if parent.children is not None:
+                parent.children.pop(path[slash + 1 :], None)
+            parent.data_reply = parent.children_reply = None
+            if zxid > parent.pzxid:
+                parent.pzxid = zxid
+        if node is not None:
+            triggers.append((EventType.DELETED, path))
+            triggers.append((EventType.CHILDREN_CHANGED, parent_path))
+
+    def _close_session(self, zxid: int, session_id: int, triggers: list[Trigger]) -> None:
+        self.sessions.pop(session_id, None)
+        for path in list(self.ephemerals.get(session_id, ())):
+            self._delete(zxid, path, triggers)
+        self.ephemerals.pop(session_id, None)
+
+    def _link(self, parent: Node, path: str) -> None:
+        if parent.children is None:
+            parent.children = {}
+        parent.children[path[path.rfind("/") + 1 :]] = None
+        parent.data_reply = parent.children_reply = None
+
+    def _index_owner(self, path: str, owner: int) -> None:
+        if owner == CONTAINER_OWNER:
+            self.containers[path] = None
+        elif owner:
+            self.ephemerals.setdefault(owner, {})[path] = None
+
+    def _drop_owner(self, path: str, owner: int) -> None:
+        if owner == CONTAINER_OWNER:
+            self.containers.pop(path, None)
+        elif owner:
+            owned = self.ephemerals.get(owner)
+            if owned is not None:
+                owned.pop(path, None)
+                if not owned:
+                    del self.ephemerals[owner]
+
+    def _undo_create(self, path: str) -> Callable[[], None]:
+        parent = self.nodes[parent_of(path)]
+        creations, pzxid = parent.creations, parent.pzxid
+
+        def undo() -> None:
+            node = self.nodes.pop(path)
+            self._drop_owner(path, node.owner)
+            if parent.children is not None:
+                del parent.children[path[path.rfind("/") + 1 :]]
+            parent.creations, parent.pzxid = creations, pzxid
+            parent.data_reply = parent.children_reply = None
+
+        return undo
+
+    def _undo_delete(self, path: str) -> Callable[[], None]:
+        parent = self.nodes[parent_of(path)]
+        node, pzxid = self.nodes[path], parent.pzxid
+
+        def undo() -> None:
+            self.insert(path, node)
+            parent.pzxid = pzxid
+
+        return undo
+
+    def _undo_set_data(self, path: str) -> Callable[[], None]:
+        node = self.nodes[path]
+        data, version, mzxid, mtime = node.data, node.version, node.mzxid, node.mtime
+
+        def undo() -> None:
+            node.data, node.version, node.mzxid, node.mtime = data, version, mzxid, mtime
+            node.data_reply = None
+
+        return undo
