@@ -67,7 +67,7 @@ async def serve(
         await server.stop()
 
 
-@click.command()
+@click.command("zookeeper")
 @click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
@@ -82,7 +82,7 @@ async def serve(
 @click.option("--min-session-timeout-ms", type=click.IntRange(min=1), help="Default: 2 ticks.")
 @click.option("--max-session-timeout-ms", type=click.IntRange(min=1), help="Default: 20 ticks.")
 @click.option("--fsync/--no-fsync", default=True, help="Without fsync a power cut loses writes.")
-def zookeeper(
+def command(
     port: int,
     host: str,
     data_dir: Path,
