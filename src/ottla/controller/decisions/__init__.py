@@ -1,1 +1,46 @@
+"""One decision per event: plain generators that yield steps and absorb their results."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla.controller import events
+from ottla.controller.context import ControllerContext
+from ottla.controller.decisions.brokers import on_broker_change, on_broker_modifications
+from ottla.controller.decisions.controlled_shutdown import on_controlled_shutdown
+from ottla.controller.decisions.failover import on_failover
+from ottla.controller.decisions.isr import on_alter_isr, on_isr_change_notification
+from ottla.controller.decisions.leader_election import (
+    on_auto_preferred_election,
+    on_preferred_replica_election,
+    on_unclean_election_enabled,
+)
+from ottla.controller.decisions.log_dirs import on_leader_and_isr_response, on_log_dir_event
+from ottla.controller.decisions.topic_deletion import on_stop_replica_response, on_topic_deletion
+from ottla.controller.decisions.topics import on_partition_modifications, on_topic_change
+from ottla.controller.steps import Steps
+
+Decision = Callable[[ControllerContext, Any], Steps[Any]]
+
+DECISIONS: Mapping[type[events.Event], Decision] = {
+    events.AlterIsr: on_alter_isr,
+    events.AutoPreferredLeaderElection: on_auto_preferred_election,
+    events.BrokerChange: on_broker_change,
+    events.BrokerModifications: on_broker_modifications,
+    events.ControlledShutdown: on_controlled_shutdown,
+    events.Failover: on_failover,
+    events.IsrChangeNotification: on_isr_change_notification,
+    events.LeaderAndIsrResponseReceived: on_leader_and_isr_response,
+    events.LogDirEventNotification: on_log_dir_event,
+    events.PartitionModifications: on_partition_modifications,
+    events.PreferredReplicaElection: on_preferred_replica_election,
+    events.StopReplicaResponseReceived: on_stop_replica_response,
+    events.TopicChange: on_topic_change,
+    events.TopicDeletion: on_topic_deletion,
+    events.UncleanLeaderElectionEnabled: on_unclean_election_enabled,
+}
+
+
+def decide(ctx: ControllerContext, event: events.Event) -> Steps[Any]:
+    return DECISIONS[type(event)](ctx, event)

@@ -1,0 +1,309 @@
+"""The controller module that every broker carries; one in the cluster is active.
+
+It owns the event queue, the context of its reign and the channels to the brokers. Everything it
+decides is in `decisions`; everything it does to the world goes through `interpreter`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from ottla.controller import elector
+from ottla.controller.channels import ChannelManager, Connect
+from ottla.controller.config import ControllerConfig
+from ottla.controller.context import ControllerContext
+from ottla.controller.decisions import decide
+from ottla.controller.events import (
+    AlterIsr,
+    AutoPreferredLeaderElection,
+    ControlledShutdown,
+    ControllerChange,
+    Event,
+    Expire,
+    Failover,
+    LeaderAndIsrResponseReceived,
+    Reelect,
+    Startup,
+    StopReplicaResponseReceived,
+    UncleanLeaderElectionEnabled,
+)
+from ottla.controller.interpreter import ControllerMovedError, Interpreter, StoreUnavailableError
+from ottla.controller.journal import Journal, controller_log
+from ottla.controller.queue import EventQueue, Queued
+from ottla.errors import ErrorCode, InvariantViolated
+from ottla.metadata.store import (
+    Check,
+    Delete,
+    EventType,
+    MetadataStore,
+    SessionExpiredError,
+    StoreError,
+    WatchEvent,
+)
+from ottla.metadata.znodes import BadZnodeError, ControllerEpochZnode, ControllerZnode
+from ottla.runtime import Runtime
+from ottla.types import random_topic_id
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.wire.codec import Message
+
+FIRST_REBALANCE_DELAY_S = 5
+# A broker that failed in office lets the others go first, longer each time.
+FIRST_PENALTY_S = 0.5
+MAX_PENALTY_S = 30.0
+
+
+class Reign:
+    """What an active controller holds and a resigned one drops."""
+
+    def __init__(
+        self, context: ControllerContext, interpreter: Interpreter, channels: ChannelManager
+    ) -> None:
+        self.context = context
+        self.interpreter = interpreter
+        self.channels = channels
+        self.rebalance_timer: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        self.interpreter.revoke()
+        self.channels.close_all()
+        if self.rebalance_timer is not None:
+            self.rebalance_timer.cancel()
+
+
+class Controller:
+    """Implements the broker's ControllerPort."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: MetadataStore,
+        broker_id: int,
+        config: ControllerConfig,
+        connect: Connect,
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._broker_id = broker_id
+        self._config = config
+        self._connect = connect
+        self._queue = EventQueue()
+        self._reign: Reign | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._penalty_timer: asyncio.TimerHandle | None = None
+        self.journal = Journal(runtime.clock, broker_id)
+
+    # What the broker asks
+
+    @property
+    def is_active(self) -> bool:
+        return self._reign is not None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this reign, or of the last one."""
+        return self.journal.epoch
+
+    def is_queued_for_deletion(self, topic: str) -> bool:
+        return self._reign is not None and self._reign.context.is_queued_for_deletion(topic)
+
+    async def alter_isr(self, request: m.AlterPartitionRequest) -> m.AlterPartitionResponse:
+        return cast("m.AlterPartitionResponse", await self._queue.call(AlterIsr(request)))
+
+    async def controlled_shutdown(
+        self, request: m.ControlledShutdownRequest
+    ) -> m.ControlledShutdownResponse:
+        answer = await self._queue.call(ControlledShutdown(request))
+        return cast("m.ControlledShutdownResponse", answer)
+
+    def enable_unclean_leader_election(self, topic: str | None = None) -> None:
+        """The setting was turned on, for one topic or for all: leaders may be found now."""
+        self._queue.put(UncleanLeaderElectionEnabled(topic))
+
+    # Life
+
+    async def start(self) -> None:
+        """Watches /controller and runs for it. The broker must be registered already."""
+        self._queue.put(Startup())
+        self._task = asyncio.create_task(self._run(), name="controller")
+
+    async def stop(self) -> None:
+        """Resigns. /controller itself goes with the session."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._penalty_timer is not None:
+            self._penalty_timer.cancel()
+        self._resign()
+        self._answer_inactive(self._queue.drain())
+
+    def on_session_expired(self) -> None:
+        """Ends the reign at once, whatever is being worked on."""
+        if self._reign is not None:
+            self._reign.interpreter.revoke()
+        self._answer_inactive(self._queue.drain())
+        self._queue.put_first(Expire())
+
+    async def on_new_session(self) -> None:
+        """The broker has registered again under its new session: take part in elections."""
+        await self._queue.call(Reelect())
+
+    async def _run(self) -> None:
+        while True:
+            queued = await self._queue.get()
+            result: Any = None
+            try:
+                result = await self._process(queued.event)
+            finally:
+                # Also when this task is cancelled: nobody may wait for ever.
+                if result is None:
+                    result = _inactive_answer(queued.event)
+                if queued.reply is not None and not queued.reply.done():
+                    queued.reply.set_result(result)
+
+    async def _process(self, event: Event) -> Any:
+        self.journal.current_event = event.name
+        try:
+            match event:
+                case Startup() | Reelect():
+                    return await self._follow_and_elect()
+                case ControllerChange():
+                    return await self._follow()
+                case Expire():
+                    return self._resign()
+            if self._reign is None:
+                return None
+            self.journal.record("event")
+            return await self._reign.interpreter.run(decide(self._reign.context, event))
+        except ControllerMovedError as moved:
+            controller_log.info("Broker %d is not the controller: %s", self._broker_id, moved)
+            self._resign()
+            self._queue.put(ControllerChange())
+        except SessionExpiredError:
+            self._resign()
+        except (InvariantViolated, StoreUnavailableError, StoreError, BadZnodeError) as error:
+            await self._give_up(event, repr(error))
+        except Exception:
+            # Kafka logs such an error and carries on with a context that may be wrong; the next
+            # controller, here or elsewhere, starts from what is stored instead.
+            controller_log.exception("Error while handling %s", event.name)
+            await self._give_up(event, "an unexpected error")
+        finally:
+            if isinstance(event, AutoPreferredLeaderElection):
+                self._schedule_rebalance(self._config.leader_imbalance_check_interval_s)
+        return None
+
+    # Elections
+
+    def _on_controller_watch(self, watched: WatchEvent) -> None:
+        if watched.type is EventType.DELETED:
+            self._queue.put(Reelect())
+        else:
+            self._queue.put(ControllerChange())
+
+    async def _follow(self) -> bool:
+        """Watches /controller, resigns if it is not ours; whether there is a controller."""
+        await elector.watch_controller(self._store, self._on_controller_watch)
+        found = await elector.read_controller(self._store)
+        own = found is not None and found[1].ephemeral_owner == self._store.session_id
+        if self._reign is not None and not own:
+            self._resign()
+        return found is not None
+
+    async def _follow_and_elect(self) -> None:
+        if await self._follow() or self._penalty_timer is not None:
+            return
+        office = await elector.elect(self._store, self._runtime.clock, self._broker_id)
+        self.journal.epoch = office.epoch
+        self.journal.info(
+            f"{self._broker_id} successfully elected as the controller. Epoch incremented to"
+            f" {office.epoch} and epoch zk version is now {office.epoch_zk_version}"
+        )
+        self._reign = self._begin_reign(office)
+        self.journal.current_event = Failover().name
+        await self._reign.interpreter.run(decide(self._reign.context, Failover()))
+        self._failures = 0
+        self._schedule_rebalance(FIRST_REBALANCE_DELAY_S)
+
+    def _begin_reign(self, office: elector.Office) -> Reign:
+        channels = ChannelManager(
+            self._connect,
+            self._config.control_listener,
+            self._on_response,
+            self._config.controller_socket_timeout_ms,
+        )
+        context = ControllerContext(
+            self._broker_id,
+            self._config,
+            self.journal,
+            lambda: random_topic_id(self._runtime.random.randbytes),
+            epoch=office.epoch,
+            epoch_zk_version=office.epoch_zk_version,
+        )
+        interpreter = Interpreter(self._store, channels, self._queue.put, office.epoch_zk_version)
+        return Reign(context, interpreter, channels)
+
+    def _on_response(self, broker_id: int, message: Message, response: Any) -> None:
+        if isinstance(message, m.LeaderAndIsrRequest):
+            self._queue.put(LeaderAndIsrResponseReceived(broker_id, response))
+        elif isinstance(message, m.StopReplicaRequest):
+            self._queue.put(StopReplicaResponseReceived(broker_id, message, response))
+
+    def _schedule_rebalance(self, delay_s: float) -> None:
+        if self._reign is not None and self._config.auto_leader_rebalance_enable:
+            self._reign.rebalance_timer = asyncio.get_running_loop().call_later(
+                delay_s, self._queue.put, AutoPreferredLeaderElection()
+            )
+
+    # Ends
+
+    def _resign(self) -> None:
+        reign, self._reign = self._reign, None
+        if reign is not None:
+            reign.end()
+            self.journal.info("Resigned")
+
+    async def _give_up(self, event: Event, reason: str) -> None:
+        """Resigns and frees /controller, so that a fresh controller starts from the store."""
+        controller_log.error(
+            "Broker %d gives up being controller: %s during %s",
+            self._broker_id,
+            reason,
+            event.name,
+        )
+        reign = self._reign
+        self._resign()
+        self._failures += 1
+        penalty_s = min(MAX_PENALTY_S, FIRST_PENALTY_S * 2 ** min(self._failures - 1, 10))
+        if self._penalty_timer is not None:
+            self._penalty_timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._penalty_timer = loop.call_later(penalty_s, self._end_penalty)
+        if reign is not None:
+            fence = Check(ControllerEpochZnode.path(), reign.context.epoch_zk_version)
+            try:
+                await self._store.multi([fence, Delete(ControllerZnode.path())])
+            except StoreError as error:
+                controller_log.warning("Could not free /controller: %r", error)
+
+    def _end_penalty(self) -> None:
+        self._penalty_timer = None
+        self._queue.put(Reelect())
+
+    def _answer_inactive(self, drained: list[Queued]) -> None:
+        for queued in drained:
+            if queued.reply is not None and not queued.reply.done():
+                queued.reply.set_result(_inactive_answer(queued.event))
+
+
+def _inactive_answer(event: Event) -> Any:
+    """What a call gets from a broker that is not, or no longer, the controller."""
+    if isinstance(event, AlterIsr):
+        return m.AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    if isinstance(event, ControlledShutdown):
+        return m.ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    return None

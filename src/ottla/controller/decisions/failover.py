@@ -1,0 +1,145 @@
+"""A new controller takes over (KafkaController.onControllerFailover), in Kafka's order."""
+
+from __future__ import annotations
+
+from ottla.controller import deletion, partition_machine, replica_machine
+from ottla.controller.context import ControllerContext
+from ottla.controller.decisions.brokers import read_brokers
+from ottla.controller.decisions.leader_election import on_preferred_replica_election
+from ottla.controller.decisions.topics import give_topic_ids, read_topics
+from ottla.controller.events import (
+    Failover,
+    IsrChangeNotification,
+    LogDirEventNotification,
+    PreferredReplicaElection,
+    TopicChange,
+    TopicDeletion,
+)
+from ottla.controller.leadership import read_states
+from ottla.controller.partition_states import PartitionState
+from ottla.controller.replica_states import ReplicaState
+from ottla.controller.requests import send_update_metadata
+from ottla.controller.steps import OpenChannels, Steps, get_children, get_paths, write
+from ottla.metadata.store import Create, Delete, SetData
+from ottla.metadata.znodes import (
+    BadZnodeError,
+    DeleteTopicsZnode,
+    DeleteTopicZnode,
+    Features,
+    FeatureZnode,
+    IsrChangeNotificationZnode,
+    LogDirEventNotificationZnode,
+    TopicsZnode,
+)
+from ottla.types import TopicPartition, TopicPartitionReplica
+
+
+def on_failover(ctx: ControllerContext, event: Failover) -> Steps[None]:
+    yield from _enable_features(ctx)
+    yield from _delete_log_dir_notifications()
+    yield from _delete_isr_notifications()
+    asked = yield from _load(ctx)
+    yield from _queue_deletions(ctx, asked)
+    # Brokers must know who is alive, and who the controller is, before LeaderAndIsr comes.
+    yield from send_update_metadata(ctx, ctx.brokers)
+    yield from _start_replicas(ctx)
+    yield from _start_partitions(ctx)
+    ctx.journal.info(f"Ready to serve as the new controller with epoch {ctx.epoch}")
+    yield from deletion.resume(ctx)
+    yield from on_preferred_replica_election(ctx, PreferredReplicaElection())
+
+
+def _enable_features(ctx: ControllerContext) -> Steps[None]:
+    """KIP-584: the node must exist and be enabled. Not fenced, as in Kafka."""
+    path = FeatureZnode.path()
+    node = (yield from get_paths([path]))[0]
+    enabled = FeatureZnode.encode(Features({}, FeatureZnode.STATUS_ENABLED))
+    if node is None:
+        yield from write([Create(path, enabled)], fenced=False)
+        return
+    try:
+        features = FeatureZnode.decode(node.data)
+    except BadZnodeError as error:
+        ctx.journal.error(f"{error}; it is left as it is and counts as no features")
+        return
+    if features.status == FeatureZnode.STATUS_ENABLED:
+        ctx.finalized_features = features.features
+    else:
+        yield from write([SetData(path, enabled, node.stat.version)], fenced=False)
+
+
+def _delete_log_dir_notifications() -> Steps[None]:
+    """What they announced is seen anyhow: every broker gets LeaderAndIsr for all its replicas."""
+    names = yield from get_children(
+        LogDirEventNotificationZnode.parent(), LogDirEventNotification()
+    )
+    yield from write([Delete(LogDirEventNotificationZnode.path(name)) for name in names])
+
+
+def _delete_isr_notifications() -> Steps[None]:
+    names = yield from get_children(IsrChangeNotificationZnode.parent(), IsrChangeNotification())
+    yield from write([Delete(IsrChangeNotificationZnode.path(name)) for name in names])
+
+
+def _load(ctx: ControllerContext) -> Steps[list[str]]:
+    """Brokers, topics, assignments, states, channels; returns the topics asked to be deleted."""
+    registered = yield from read_brokers(ctx)
+    for broker in registered.values():
+        ctx.add_broker(broker.info, broker.epoch)
+    ctx.topics.update((yield from get_children(TopicsZnode.path(), TopicChange())))
+    asked = yield from get_children(DeleteTopicsZnode.path(), TopicDeletion())
+    assignments = yield from read_topics(ctx, ctx.topics)
+    yield from give_topic_ids(ctx, assignments)
+    for topic, assignment in assignments.items():
+        for partition, replicas in sorted(assignment.partitions.items()):
+            ctx.set_assignment(TopicPartition(topic, partition), replicas)
+    ctx.leadership.update((yield from read_states(ctx.all_partitions())))
+    yield OpenChannels([broker.info for broker in registered.values()])
+    ctx.journal.info(
+        f"Currently active brokers in the cluster: {sorted(ctx.brokers)}; topics:"
+        f" {len(ctx.topics)}; partitions: {len(ctx.all_partitions())}"
+    )
+    return asked
+
+
+def _queue_deletions(ctx: ControllerContext, asked: list[str]) -> Steps[None]:
+    if not ctx.config.delete_topic_enable:
+        yield from write([Delete(DeleteTopicZnode.path(topic)) for topic in asked])
+        return
+    ctx.topics_to_delete.update(asked)
+    offline = {
+        topic
+        for topic in asked
+        for replica in ctx.replicas_of(ctx.partitions_of(topic))
+        if not ctx.is_online(replica.broker_id, replica.topic_partition)
+    }
+    deletion.mark_ineligible(ctx, offline, "offline replicas")
+    moving = {tp.topic for tp in ctx.partitions_being_reassigned}
+    deletion.mark_ineligible(ctx, moving, "topic reassignment in progress")
+
+
+def _start_replicas(ctx: ControllerContext) -> Steps[None]:
+    online: list[TopicPartitionReplica] = []
+    offline: list[TopicPartitionReplica] = []
+    for replica in ctx.replicas_of(ctx.all_partitions()):
+        if ctx.is_online(replica.broker_id, replica.topic_partition):
+            ctx.put_replica_state(replica, ReplicaState.ONLINE)
+            online.append(replica)
+        else:
+            # So that a deletion does not wait for an answer that cannot come.
+            ctx.put_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
+            offline.append(replica)
+    yield from replica_machine.to_online(ctx, online)
+    yield from replica_machine.to_offline(ctx, offline)
+
+
+def _start_partitions(ctx: ControllerContext) -> Steps[None]:
+    for tp in ctx.all_partitions():
+        state = ctx.leadership.get(tp)
+        if state is None:
+            ctx.put_partition_state(tp, PartitionState.NEW)
+        elif ctx.is_online(state.leader, tp):
+            ctx.put_partition_state(tp, PartitionState.ONLINE)
+        else:
+            ctx.put_partition_state(tp, PartitionState.OFFLINE)
+    yield from partition_machine.elect_partitions_without_leader(ctx)

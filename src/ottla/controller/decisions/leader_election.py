@@ -1,0 +1,94 @@
+"""Elections that somebody asks for: preferred leaders (admin node, timer), unclean ones."""
+
+from __future__ import annotations
+
+from ottla.controller import partition_machine
+from ottla.controller.context import ControllerContext
+from ottla.controller.election import Strategy
+from ottla.controller.events import (
+    AutoPreferredLeaderElection,
+    PreferredReplicaElection,
+    UncleanLeaderElectionEnabled,
+)
+from ottla.controller.steps import Post, Steps, check_exists, get_paths, write
+from ottla.metadata.store import Delete
+from ottla.metadata.znodes import PreferredReplicaElectionZnode
+from ottla.types import TopicPartition
+
+
+def on_preferred_replica_election(
+    ctx: ControllerContext, event: PreferredReplicaElection
+) -> Steps[None]:
+    """Handles the node that old tools write, removes it, and watches for the next one."""
+    path = PreferredReplicaElectionZnode.path()
+    if not (yield from check_exists(path, event)):
+        return
+    node = (yield from get_paths([path]))[0]
+    asked = PreferredReplicaElectionZnode.decode(node.data) if node is not None else []
+    if not asked:
+        ctx.journal.error(f"{path} names no partition")
+    yield from elect_preferred(ctx, asked)
+    yield from write([Delete(path)])
+    yield Post(event)
+
+
+def elect_preferred(ctx: ControllerContext, asked: list[TopicPartition]) -> Steps[None]:
+    electable = []
+    for tp in dict.fromkeys(asked):
+        if not ctx.is_known(tp):
+            ctx.journal.info(f"Skipping replica leader election for {tp}: it does not exist")
+        elif ctx.is_queued_for_deletion(tp.topic):
+            ctx.journal.warn(f"Skipping replica leader election for {tp}: it is being deleted")
+        elif not is_led_by_preferred(ctx, tp):
+            electable.append(tp)
+    if electable:
+        yield from partition_machine.to_online(ctx, electable, Strategy.PREFERRED)
+
+
+def is_led_by_preferred(ctx: ControllerContext, tp: TopicPartition) -> bool:
+    replicas = ctx.assignment(tp).replicas
+    state = ctx.leadership.get(tp)
+    return bool(replicas) and state is not None and state.leader == replicas[0]
+
+
+def imbalanced_partitions(ctx: ControllerContext) -> list[TopicPartition]:
+    """Partitions to hand back to their first replica: of brokers that miss too many of theirs,
+    and only where the first replica can take over. Nothing while any reassignment runs."""
+    by_preferred: dict[int, list[TopicPartition]] = {}
+    for tp in ctx.all_partitions():
+        replicas = ctx.assignment(tp).replicas
+        if replicas and not ctx.is_queued_for_deletion(tp.topic):
+            by_preferred.setdefault(replicas[0], []).append(tp)
+    chosen: list[TopicPartition] = []
+    limit = ctx.config.leader_imbalance_per_broker_percentage / 100
+    for broker_id, partitions in sorted(by_preferred.items()):
+        elsewhere = [
+            tp
+            for tp in partitions
+            if tp in ctx.leadership and ctx.leadership[tp].leader != broker_id
+        ]
+        if len(elsewhere) / len(partitions) > limit and not ctx.partitions_being_reassigned:
+            chosen += [
+                tp
+                for tp in elsewhere
+                if broker_id in ctx.leadership[tp].isr and ctx.is_online(broker_id, tp)
+            ]
+    return chosen
+
+
+def on_auto_preferred_election(
+    ctx: ControllerContext, event: AutoPreferredLeaderElection
+) -> Steps[None]:
+    chosen = imbalanced_partitions(ctx)
+    if chosen:
+        ctx.journal.info(
+            f"Starting replica leader election (PREFERRED) for {len(chosen)}"
+            " partitions triggered by AutoTriggered"
+        )
+        yield from partition_machine.to_online(ctx, chosen, Strategy.PREFERRED)
+
+
+def on_unclean_election_enabled(
+    ctx: ControllerContext, event: UncleanLeaderElectionEnabled
+) -> Steps[None]:
+    yield from partition_machine.elect_partitions_without_leader(ctx, event.topic)

@@ -1,0 +1,180 @@
+"""Topic deletion (kafka.controller.TopicDeletionManager): who may go, and the steps there.
+
+A topic is deleted once every replica reported success. It waits (is ineligible) while a replica is
+on a dead broker or a failed directory, while it is being reassigned, or after a stop was refused;
+the return of a broker, the end of a reassignment or a new controller tries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.controller import partition_machine, replica_machine
+from ottla.controller.context import ControllerContext
+from ottla.controller.replica_states import ReplicaState
+from ottla.controller.requests import send_update_metadata
+from ottla.controller.steps import Steps, failed, get_children_of, write
+from ottla.metadata.store import Delete, NoNodeError
+from ottla.metadata.znodes import (
+    ConfigZnode,
+    DeleteTopicZnode,
+    TopicPartitionStateZnode,
+    TopicPartitionsZnode,
+    TopicPartitionZnode,
+    TopicZnode,
+)
+from ottla.types import TopicPartitionReplica
+
+# Deeper than any topic's znodes; a bound for trees that somebody made by hand.
+MAX_TREE_DEPTH = 16
+
+
+class DeletionSurvey(NamedTuple):
+    """What can be done now for the topics that are queued."""
+
+    complete: list[str]
+    retry: list[str]
+    start: list[str]
+
+
+def is_eligible(ctx: ControllerContext, topic: str) -> bool:
+    return (
+        topic in ctx.topics_to_delete
+        and not ctx.any_replica_in_state(topic, ReplicaState.DELETION_STARTED)
+        and topic not in ctx.topics_ineligible_for_deletion
+    )
+
+
+def survey(ctx: ControllerContext) -> DeletionSurvey:
+    found = DeletionSurvey([], [], [])
+    for topic in sorted(ctx.topics_to_delete):
+        if ctx.all_replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL):
+            found.complete.append(topic)
+            continue
+        started = ctx.any_replica_in_state(topic, ReplicaState.DELETION_STARTED)
+        if not started and ctx.any_replica_in_state(topic, ReplicaState.DELETION_INELIGIBLE):
+            found.retry.append(topic)
+        if is_eligible(ctx, topic):
+            found.start.append(topic)
+    return found
+
+
+def mark_ineligible(ctx: ControllerContext, topics: Iterable[str], reason: str) -> None:
+    halted = sorted(ctx.topics_to_delete & set(topics))
+    if halted:
+        ctx.topics_ineligible_for_deletion.update(halted)
+        ctx.journal.info(f"Halted deletion of topics {','.join(halted)} due to {reason}")
+
+
+def resume_topics(ctx: ControllerContext, topics: Iterable[str]) -> Steps[None]:
+    """Makes the topics eligible again: something they waited for has happened."""
+    resumed = ctx.topics_to_delete & set(topics)
+    if resumed:
+        ctx.topics_ineligible_for_deletion -= resumed
+        yield from resume(ctx)
+
+
+def fail_replicas(ctx: ControllerContext, replicas: Iterable[TopicPartitionReplica]) -> Steps[None]:
+    concerned = [r for r in replicas if ctx.is_queued_for_deletion(r.topic)]
+    if concerned:
+        replica_machine.to_deletion_ineligible(ctx, concerned)
+        mark_ineligible(ctx, {r.topic for r in concerned}, "replica deletion failure")
+        yield from resume(ctx)
+
+
+def complete_replicas(
+    ctx: ControllerContext, replicas: Iterable[TopicPartitionReplica]
+) -> Steps[None]:
+    concerned = [r for r in replicas if ctx.is_queued_for_deletion(r.topic)]
+    replica_machine.to_deletion_successful(ctx, concerned)
+    yield from resume(ctx)
+
+
+def resume(ctx: ControllerContext) -> Steps[None]:
+    """Finishes, retries and starts whatever can be."""
+    if not ctx.topics_to_delete:
+        return
+    ctx.journal.info(f"Handling deletion for topics {','.join(sorted(ctx.topics_to_delete))}")
+    found = survey(ctx)
+    if found.complete:
+        yield from _complete(ctx, found.complete)
+    if found.retry:
+        ineligible = [
+            replica
+            for topic in found.retry
+            for replica in ctx.replicas_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
+        ]
+        yield from replica_machine.to_offline(ctx, ineligible)
+    if found.start:
+        yield from _start(ctx, found.start)
+
+
+def _start(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
+    partitions = [tp for topic in topics for tp in ctx.partitions_of(topic)]
+    unseen = [tp for tp in partitions if tp.topic not in ctx.topics_with_deletion_started]
+    partition_machine.to_offline(ctx, unseen)
+    partition_machine.to_non_existent(ctx, unseen)
+    for topic in topics:
+        ctx.journal.record("topic", topic=topic, topic_id=ctx.topic_ids.get(topic), cause="delete")
+    ctx.topics_with_deletion_started.update(topics)
+    # Leader -2 makes every broker forget the partitions before their logs go.
+    yield from send_update_metadata(ctx, ctx.brokers, partitions)
+    dead, alive, halted = [], [], []
+    for topic in topics:
+        for replica in ctx.replicas_of(ctx.partitions_of(topic)):
+            if not ctx.is_online(replica.broker_id, replica.topic_partition):
+                dead.append(replica)
+                halted.append(topic)
+            elif ctx.replica_state(replica) is not ReplicaState.DELETION_SUCCESSFUL:
+                alive.append(replica)
+    replica_machine.to_deletion_ineligible(
+        ctx,
+        # A replica that already waits needs no second step.
+        (r for r in dead if ctx.replica_state(r) is not ReplicaState.DELETION_INELIGIBLE),
+    )
+    yield from replica_machine.to_offline(ctx, alive)
+    yield from replica_machine.to_deletion_started(ctx, alive)
+    if halted:
+        mark_ineligible(ctx, halted, "offline replicas")
+
+
+def _complete(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
+    """Removes the znodes level by level over all topics, the admin node last of all, so that a
+    controller that dies in between leaves a deletion that its successor can finish."""
+    partitions = [tp for topic in topics for tp in ctx.partitions_of(topic)]
+    for topic in topics:
+        replica_machine.to_non_existent(
+            ctx, ctx.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
+        )
+    yield from write([Delete(TopicPartitionStateZnode.path(tp)) for tp in partitions])
+    yield from write([Delete(TopicPartitionZnode.path(tp)) for tp in partitions])
+    yield from write([Delete(TopicPartitionsZnode.path(topic)) for topic in topics])
+    results = yield from write([Delete(TopicZnode.path(topic)) for topic in topics])
+    for topic, result in zip(topics, results, strict=True):
+        if failed(result, NoNodeError):
+            # Somebody added znodes by hand: look at what is there and remove all of it.
+            yield from _delete_tree(TopicZnode.path(topic))
+    yield from write([Delete(ConfigZnode.path(ConfigZnode.TOPICS, topic)) for topic in topics])
+    yield from write([Delete(DeleteTopicZnode.path(topic)) for topic in topics])
+    for topic in topics:
+        ctx.journal.record(
+            "topic", topic=topic, topic_id=ctx.topic_ids.get(topic), to_state="Deleted"
+        )
+        ctx.remove_topic(topic)
+        ctx.journal.info(f"Deletion of topic {topic} successfully completed")
+
+
+def _delete_tree(root: str) -> Steps[None]:
+    levels = [[root]]
+    while levels[-1] and len(levels) < MAX_TREE_DEPTH:
+        children = yield from get_children_of(levels[-1])
+        levels.append(
+            [
+                f"{parent}/{name}"
+                for parent, names in zip(levels[-1], children, strict=True)
+                for name in names
+            ]
+        )
+    for level in reversed(levels):
+        yield from write([Delete(path) for path in level])

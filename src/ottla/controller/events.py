@@ -1,0 +1,123 @@
+"""What can happen to the controller. Events are values: equal ones waiting in the queue are one.
+
+Watch events carry no data: whoever handles one reads the znodes again, so the znode stays the
+source and the watch a hint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.wire import messages as m
+
+
+class Event:
+    """Base of all events."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Startup(Event):
+    """This broker came up: watch /controller and run for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reelect(Event):
+    """/controller is gone, or this broker has a new session."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChange(Event):
+    """/controller was created or changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expire(Event):
+    """The session is over: whatever this controller was, it is no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failover(Event):
+    """This broker won: read everything and finish what was left half done."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChange(Event):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerModifications(Event):
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange(Event):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionModifications(Event):
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletion(Event):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeNotification(Event):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirEventNotification(Event):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredReplicaElection(Event):
+    """/admin/preferred_replica_election was created by an old tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoPreferredLeaderElection(Event):
+    """Time to look whether leaders sit where they should."""
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanLeaderElectionEnabled(Event):
+    """unclean.leader.election.enable was turned on, for one topic or (None) for all."""
+
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeaderAndIsrResponseReceived(Event):
+    broker_id: int
+    response: m.LeaderAndIsrResponse
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StopReplicaResponseReceived(Event):
+    broker_id: int
+    request: m.StopReplicaRequest
+    response: m.StopReplicaResponse
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AlterIsr(Event):
+    request: m.AlterPartitionRequest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ControlledShutdown(Event):
+    request: m.ControlledShutdownRequest

@@ -1,0 +1,116 @@
+"""The controller's diary: lifecycle events in a bounded ring, and Kafka's state-change log.
+
+Every event, transition and request goes through here, so that what the controller did can be read
+afterwards (ring), in the log (`state.change.logger`), and later in a topic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.runtime import Clock
+from ottla.types import TopicId, format_topic_id
+
+RING_CAPACITY = 10_000
+
+controller_log = logging.getLogger("ottla.controller")
+state_change_log = logging.getLogger("state.change.logger")
+
+
+@dataclass(slots=True)
+class LifecycleEvent:
+    """One thing that happened; `kind` is event, partition, replica, topic, broker or request."""
+
+    ts_ms: int
+    controller_epoch: int
+    event: str
+    kind: str
+    topic: str | None = None
+    topic_id: TopicId | None = None
+    partition: int | None = None
+    broker: int | None = None
+    from_state: str | None = None
+    to_state: str | None = None
+    cause: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is published; keys without a value are left out."""
+        values = {
+            "ts_ms": self.ts_ms,
+            "controller_epoch": self.controller_epoch,
+            "event": self.event,
+            "kind": self.kind,
+            "topic": self.topic,
+            "topic_id": None if self.topic_id is None else format_topic_id(self.topic_id),
+            "partition": self.partition,
+            "broker": self.broker,
+            "from": self.from_state,
+            "to": self.to_state,
+            "cause": self.cause,
+        }
+        return {key: value for key, value in values.items() if value is not None}
+
+
+class Journal:
+    """`current_event` is the event in hand: everything recorded meanwhile was caused by it."""
+
+    def __init__(self, clock: Clock, broker_id: int, capacity: int = RING_CAPACITY) -> None:
+        self._clock = clock
+        self._ring: deque[LifecycleEvent] = deque(maxlen=capacity)
+        self.broker_id = broker_id
+        self.epoch = 0
+        self.current_event = "Startup"
+
+    def recent(self) -> list[LifecycleEvent]:
+        return list(self._ring)
+
+    def record(
+        self,
+        kind: str,
+        *,
+        topic: str | None = None,
+        topic_id: TopicId | None = None,
+        partition: int | None = None,
+        broker: int | None = None,
+        from_state: str | None = None,
+        to_state: str | None = None,
+        cause: str | None = None,
+    ) -> None:
+        self._ring.append(
+            LifecycleEvent(
+                self._clock.now_ms(),
+                self.epoch,
+                self.current_event,
+                kind,
+                topic,
+                topic_id,
+                partition,
+                broker,
+                from_state,
+                to_state,
+                cause,
+            )
+        )
+
+    def info(self, text: str) -> None:
+        controller_log.info("[Controller id=%d] %s", self.broker_id, text)
+
+    def warn(self, text: str) -> None:
+        controller_log.warning("[Controller id=%d] %s", self.broker_id, text)
+
+    def error(self, text: str) -> None:
+        controller_log.error("[Controller id=%d] %s", self.broker_id, text)
+
+    def state_change(self, level: int, text: str, *values: object) -> None:
+        """A line of the state-change log; `values` are formatted only if it is written."""
+        if state_change_log.isEnabledFor(level):
+            state_change_log.log(
+                level,
+                "[Controller id=%d epoch=%d] " + text,
+                self.broker_id,
+                self.epoch,
+                *values,
+            )

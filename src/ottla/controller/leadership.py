@@ -1,0 +1,64 @@
+"""Reading and writing partition states in bulk: the rounds that both state machines share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ottla.controller.context import ControllerContext
+from ottla.controller.steps import Steps, get_paths, write
+from ottla.metadata.store import BadVersionError, SetData, StoreError
+from ottla.metadata.znodes import LeaderAndIsr, TopicPartitionStateZnode
+from ottla.types import TopicPartition
+
+# A write that loses against another writer reads again and tries again. Kafka does so for ever;
+# nobody but this controller writes states, so a handful of rounds is already suspicious.
+MAX_WRITE_ROUNDS = 10
+
+
+@dataclass(slots=True)
+class StateWrites:
+    """What became of a round of state writes."""
+
+    done: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    stale: list[TopicPartition] = field(default_factory=list)
+    failed: dict[TopicPartition, StoreError] = field(default_factory=dict)
+
+
+def read_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
+    """Stored states; partitions without one, or with garbage in it, are left out."""
+    listed = list(partitions)
+    nodes = yield from get_paths([TopicPartitionStateZnode.path(tp) for tp in listed])
+    states = {}
+    for tp, node in zip(listed, nodes, strict=True):
+        state = None if node is None else TopicPartitionStateZnode.decode(node.data, node.stat)
+        if state is not None:
+            states[tp] = state
+    return states
+
+
+def write_states(
+    ctx: ControllerContext, updates: Mapping[TopicPartition, LeaderAndIsr]
+) -> Steps[StateWrites]:
+    """Sets each state at its own version, under this controller's epoch, and remembers it."""
+    listed = {tp: state._replace(controller_epoch=ctx.epoch) for tp, state in updates.items()}
+    results = yield from write(
+        [
+            SetData(
+                TopicPartitionStateZnode.path(tp),
+                TopicPartitionStateZnode.encode(state),
+                state.zk_version,
+            )
+            for tp, state in listed.items()
+        ]
+    )
+    outcome = StateWrites()
+    for (tp, state), result in zip(listed.items(), results, strict=True):
+        if result.error is None and result.stat is not None:
+            outcome.done[tp] = state._replace(zk_version=result.stat.version)
+        elif isinstance(result.error, BadVersionError):
+            outcome.stale.append(tp)
+        else:
+            outcome.failed[tp] = result.error or StoreError(TopicPartitionStateZnode.path(tp))
+    ctx.leadership.update(outcome.done)
+    return outcome

@@ -1,0 +1,207 @@
+"""Moves replicas between states (kafka.controller.ReplicaStateMachine).
+
+A transition that the table does not allow is logged and left out; the rest of the batch goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from ottla.controller import election
+from ottla.controller.context import ControllerContext
+from ottla.controller.leadership import MAX_WRITE_ROUNDS, read_states, write_states
+from ottla.controller.replica_states import ReplicaState, is_valid
+from ottla.controller.requests import RequestBatch
+from ottla.controller.steps import Steps
+from ottla.metadata.znodes import LeaderAndIsr
+from ottla.types import TopicPartition, TopicPartitionReplica
+
+Replicas = Iterable[TopicPartitionReplica]
+
+
+def to_new(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
+    """A replica of a partition that is led already gets LeaderAndIsr with isNew."""
+    batch = RequestBatch(ctx)
+    for replica in _valid(ctx, replicas, ReplicaState.NEW):
+        tp = replica.topic_partition
+        state = ctx.leadership.get(tp)
+        if state is not None and state.leader == replica.broker_id:
+            ctx.journal.state_change(
+                logging.ERROR, "Replica %s cannot become new: it leads its partition", replica
+            )
+            continue
+        if state is not None:
+            batch.add_leader_and_isr([replica.broker_id], tp, is_new=True)
+        _move(ctx, replica, ReplicaState.NEW)
+    yield from batch.send()
+
+
+def to_online(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
+    """From new it is memory only; otherwise the broker is told (again) what it hosts."""
+    batch = RequestBatch(ctx)
+    for replica in _valid(ctx, replicas, ReplicaState.ONLINE):
+        tp = replica.topic_partition
+        if ctx.replica_state(replica) is not ReplicaState.NEW and tp in ctx.leadership:
+            batch.add_leader_and_isr([replica.broker_id], tp, is_new=False)
+        _move(ctx, replica, ReplicaState.ONLINE)
+    yield from batch.send()
+
+
+def to_offline(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
+    """Stops the replica, takes it out of the ISR and tells the others, broker by broker."""
+    batch = RequestBatch(ctx)
+    by_broker: dict[int, list[TopicPartitionReplica]] = {}
+    for replica in _valid(ctx, replicas, ReplicaState.OFFLINE):
+        by_broker.setdefault(replica.broker_id, []).append(replica)
+    for broker_id, listed in by_broker.items():
+        yield from _take_offline(ctx, broker_id, listed, batch)
+    yield from batch.send()
+
+
+def to_deletion_started(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
+    batch = RequestBatch(ctx)
+    for replica in _valid(ctx, replicas, ReplicaState.DELETION_STARTED):
+        batch.add_stop_replica(replica.broker_id, replica.topic_partition, delete=True)
+        _move(ctx, replica, ReplicaState.DELETION_STARTED)
+    yield from batch.send()
+
+
+def to_deletion_successful(ctx: ControllerContext, replicas: Replicas) -> None:
+    for replica in _valid(ctx, replicas, ReplicaState.DELETION_SUCCESSFUL):
+        _move(ctx, replica, ReplicaState.DELETION_SUCCESSFUL)
+
+
+def to_deletion_ineligible(ctx: ControllerContext, replicas: Replicas) -> None:
+    for replica in _valid(ctx, replicas, ReplicaState.DELETION_INELIGIBLE):
+        _move(ctx, replica, ReplicaState.DELETION_INELIGIBLE)
+
+
+def to_non_existent(ctx: ControllerContext, replicas: Replicas) -> None:
+    """Forgets the replica; it also leaves the assignment in memory."""
+    for replica in _valid(ctx, replicas, ReplicaState.NON_EXISTENT):
+        tp = replica.topic_partition
+        assignment = ctx.assignment(tp)
+        ctx.set_assignment(
+            tp,
+            assignment._replace(
+                replicas=tuple(r for r in assignment.replicas if r != replica.broker_id),
+                adding=tuple(r for r in assignment.adding if r != replica.broker_id),
+                removing=tuple(r for r in assignment.removing if r != replica.broker_id),
+            ),
+        )
+        _move(ctx, replica, ReplicaState.NON_EXISTENT)
+
+
+def _valid(
+    ctx: ControllerContext, replicas: Replicas, target: ReplicaState
+) -> list[TopicPartitionReplica]:
+    valid = []
+    for replica in replicas:
+        state = ctx.replica_state(replica)
+        if is_valid(state, target):
+            valid.append(replica)
+        else:
+            ctx.journal.state_change(
+                logging.ERROR,
+                "Replica %s cannot go from %s to %s: that is no valid transition",
+                replica,
+                state.title,
+                target.title,
+            )
+    return valid
+
+
+def _move(ctx: ControllerContext, replica: TopicPartitionReplica, target: ReplicaState) -> None:
+    source = ctx.replica_state(replica)
+    ctx.put_replica_state(replica, target)
+    ctx.journal.record(
+        "replica",
+        topic=replica.topic,
+        topic_id=ctx.topic_ids.get(replica.topic),
+        partition=replica.partition,
+        broker=replica.broker_id,
+        from_state=source.title,
+        to_state=target.title,
+    )
+    ctx.journal.state_change(
+        logging.DEBUG,
+        "Changed state of replica %d for partition %s from %s to %s",
+        replica.broker_id,
+        replica.topic_partition,
+        source.title,
+        target.title,
+    )
+
+
+def _take_offline(
+    ctx: ControllerContext,
+    broker_id: int,
+    replicas: list[TopicPartitionReplica],
+    batch: RequestBatch,
+) -> Steps[None]:
+    led = []
+    for replica in replicas:
+        tp = replica.topic_partition
+        batch.add_stop_replica(broker_id, tp, delete=False)
+        if tp in ctx.leadership:
+            led.append(tp)
+        else:
+            batch.add_update_metadata(ctx.brokers, [tp])
+            _move(ctx, replica, ReplicaState.OFFLINE)
+    updated = yield from _remove_from_isr(ctx, broker_id, led)
+    for tp, state in updated.items():
+        ctx.journal.state_change(
+            logging.INFO,
+            "Partition %s state changed to LeaderAndIsr(leader=%d, leaderEpoch=%d, isr=%s) after"
+            " removing replica %d from the ISR as part of transition to OfflineReplica",
+            tp,
+            state.leader,
+            state.leader_epoch,
+            list(state.isr),
+            broker_id,
+        )
+        if not ctx.is_queued_for_deletion(tp.topic):
+            recipients = [r for r in ctx.assignment(tp).replicas if r != broker_id]
+            batch.add_leader_and_isr(recipients, tp, is_new=False)
+        replica = TopicPartitionReplica(tp.topic, tp.partition, broker_id)
+        _move(ctx, replica, ReplicaState.OFFLINE)
+
+
+def _remove_from_isr(
+    ctx: ControllerContext, broker_id: int, partitions: list[TopicPartition]
+) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
+    """States as they are once the broker is in no ISR; partitions that failed are left out."""
+    finished: dict[TopicPartition, LeaderAndIsr] = {}
+    remaining = partitions
+    for _ in range(MAX_WRITE_ROUNDS):
+        stored = yield from read_states(remaining)
+        updates = {}
+        for tp in remaining:
+            current = stored.get(tp)
+            if current is None or current.controller_epoch > ctx.epoch:
+                _log_unreadable(ctx, tp, broker_id, current)
+            elif broker_id in current.isr:
+                updates[tp] = election.without_replica(current, broker_id, ctx.epoch)
+            else:
+                # Nothing to write: Kafka still repeats the state under its own epoch.
+                finished[tp] = current._replace(controller_epoch=ctx.epoch)
+                ctx.leadership[tp] = finished[tp]
+        outcome = yield from write_states(ctx, updates)
+        finished.update(outcome.done)
+        for tp, error in outcome.failed.items():
+            ctx.journal.error(f"Removing broker {broker_id} from the ISR of {tp} failed: {error!r}")
+        remaining = outcome.stale
+        if not remaining:
+            break
+    return finished
+
+
+def _log_unreadable(
+    ctx: ControllerContext, tp: TopicPartition, broker_id: int, current: LeaderAndIsr | None
+) -> None:
+    if current is not None or not ctx.is_queued_for_deletion(tp.topic):
+        reason = "has no state" if current is None else "belongs to a later controller"
+        ctx.journal.error(
+            f"Replica {broker_id} of {tp} cannot go offline: the partition {reason} in the store"
+        )
