@@ -112,7 +112,7 @@ def encode_failure(call: Call, error: Exception) -> list[bytes | memoryview]:
         log.error("%s failed unexpectedly", name, exc_info=error)
     if call.loaded.route.api_key == _PRODUCE and call.request.acks == 0:
         raise CloseConnection("a produce request with acks=0 failed")
-    response = error_response(call.loaded, call.request, code, message)
+    response = error_response(call.loaded, call.request, call.answer_version, code, message)
     if response is None:
         raise CloseConnection(f"{name} failed and has no error form")
     return framing.encode_response(response, call.answer_version, call.correlation_id)

@@ -7,11 +7,13 @@ the code on each. The table below names the lists; fields of the same name are c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ottla.broker.handlers import LoadedRoute
     from ottla.errors import ErrorCode
+    from ottla.wire.schema import Field
 
 
 class _Entries(NamedTuple):
@@ -70,38 +72,54 @@ _ALIASES = {"partition_index": "partition"}
 
 
 def error_response(
-    loaded: LoadedRoute, request: Any, code: ErrorCode, message: str | None
+    loaded: LoadedRoute, request: Any, version: int, code: ErrorCode, message: str | None
 ) -> Any | None:
     """A response that says `code` in every place that can, None where there is no such place."""
+    form = _Form(loaded.response_class, version, int(code), message)
     response = loaded.response_class()
+    schema = loaded.response_class.SCHEMA
+    form.set_error(response, schema.fields)
     entries = _ENTRIES.get(loaded.route.api_key)
-    if entries is None and not hasattr(response, "error_code"):
-        return None
-    _set_error(response, code, message)
     if entries is not None:
-        _fill(loaded.response_class, response, request, entries, code, message)
+        form.fill(response, request, entries, schema.fields)
+    elif not _carries(schema.fields, "error_code", version):
+        return None
     return response
 
 
-def _fill(
-    response_class: Any,
-    answer: Any,
-    asked: Any,
-    entries: _Entries,
-    code: ErrorCode,
-    message: str | None,
-) -> None:
-    struct = getattr(response_class, entries.struct)
-    items = []
-    for field in entries.requested:
-        for entry in getattr(asked, field, None) or ():
-            item = struct()
-            _copy_identity(item, entry)
-            if entries.below is not None:
-                _fill(response_class, item, entry, entries.below, code, message)
-            _set_error(item, code, message)
-            items.append(item)
-    setattr(answer, entries.answered, items)
+class _Form(NamedTuple):
+    """What goes into every place of one error response."""
+
+    response_class: Any
+    version: int
+    code: int
+    message: str | None
+
+    def set_error(self, item: Any, fields: Iterable[Field]) -> None:
+        if _carries(fields, "error_code", self.version):
+            item.error_code = self.code
+        if self.message is not None and _carries(fields, "error_message", self.version):
+            item.error_message = self.message
+
+    def fill(self, answer: Any, asked: Any, entries: _Entries, fields: Iterable[Field]) -> None:
+        if not _carries(fields, entries.answered, self.version):
+            return
+        struct = getattr(self.response_class, entries.struct)
+        struct_fields = self.response_class.SCHEMA.structs[entries.struct].fields
+        items = []
+        for name in entries.requested:
+            for entry in getattr(asked, name, None) or ():
+                item = struct()
+                _copy_identity(item, entry)
+                if entries.below is not None:
+                    self.fill(item, entry, entries.below, struct_fields)
+                self.set_error(item, struct_fields)
+                items.append(item)
+        setattr(answer, entries.answered, items)
+
+
+def _carries(fields: Iterable[Field], name: str, version: int) -> bool:
+    return any(field.name == name and version in field.versions for field in fields)
 
 
 def _copy_identity(item: Any, entry: Any) -> None:
@@ -113,10 +131,3 @@ def _copy_identity(item: Any, entry: Any) -> None:
         source = field if hasattr(entry, field) else _ALIASES.get(field, field)
         if hasattr(item, field) and hasattr(entry, source):
             setattr(item, field, getattr(entry, source))
-
-
-def _set_error(item: Any, code: ErrorCode, message: str | None) -> None:
-    if hasattr(item, "error_code"):
-        item.error_code = int(code)
-    if message is not None and hasattr(item, "error_message"):
-        item.error_message = message

@@ -224,6 +224,7 @@ class TopicAdmin:
     def _created(self, plan: validation.CreationPlan, topic_id: TopicId | None) -> CreatedTopic:
         result = CreatedTopic(
             name=plan.name,
+            error_message=None,
             num_partitions=plan.partitions,
             replication_factor=plan.replication_factor,
             configs=[

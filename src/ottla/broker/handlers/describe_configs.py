@@ -38,7 +38,7 @@ async def handle(
         except KafkaError as error:
             result.error_code, result.error_message = as_api_error(error)
         else:
-            result.configs = [_config(entry, request) for entry in entries]
+            result.configs = [_config(ctx.version, entry, request) for entry in entries]
         results.append(result)
     return m.DescribeConfigsResponse(results=results)
 
@@ -79,12 +79,12 @@ def _broker_entries(ctx: RequestContext, name: str, wanted: list[str] | None) ->
     return config.describe(wanted)
 
 
-def _config(entry: ConfigEntry, request: m.DescribeConfigsRequest) -> Config:
+def _config(version: int, entry: ConfigEntry, request: m.DescribeConfigsRequest) -> Config:
     config = Config(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=entry.source == ConfigSource.DEFAULT,
+        is_default=version == 0 and entry.source == ConfigSource.DEFAULT,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         config_type=entry.type,

@@ -26,7 +26,11 @@ async def handle(
 ) -> m.IncrementalAlterConfigsResponse:
     results = []
     for resource in request.resources:
-        result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        result = Result(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
         try:
             await _alter(ctx, resource, request.validate_only)
         except KafkaError as error:

@@ -1,0 +1,121 @@
+"""What UpdateMetadata makes of the cache."""
+
+from __future__ import annotations
+
+import asyncio
+
+from cluster_messages import Update, broker, partition, update
+
+from ottla.broker.metadata_cache import LEADER_DURING_DELETE, MetadataCache
+from ottla.types import ZERO_TOPIC_ID, Endpoint, TopicPartition
+
+ID_A, ID_B = b"a" * 16, b"b" * 16
+
+
+def test_partitions_merge_and_brokers_are_replaced() -> None:
+    cache = MetadataCache()
+    cache.update(update({"t": [partition(0)]}, brokers=[broker(1), broker(2)]))
+    cache.update(update({"t": [partition(1)], "u": [partition(0)]}, brokers=[broker(2)]))
+    assert set(cache.topic_partitions("t")) == {0, 1}
+    assert [info.id for info in cache.alive_brokers()] == [2]
+    assert cache.broker(1) is None
+    assert sorted(cache.topics()) == ["t", "u"]
+    assert cache.contains(TopicPartition("t", 1))
+    assert not cache.contains(TopicPartition("t", 2))
+    assert not cache.contains(TopicPartition("v", 0))
+    assert cache.controller_id == 1
+
+
+def test_an_update_without_partitions_keeps_topics() -> None:
+    cache = MetadataCache()
+    cache.update(update({"t": [partition(0)]}))
+    assert cache.update(update(controller_id=2)) == frozenset()
+    assert cache.contains_topic("t")
+    assert cache.controller_id == 2
+
+
+def test_deletion_removes_partitions_and_at_last_the_topic_and_its_id() -> None:
+    cache = MetadataCache()
+    cache.update(update({"t": [partition(0), partition(1)]}, ids={"t": ID_A}))
+    cache.update(update({"t": [partition(0, leader=LEADER_DURING_DELETE)]}, ids={"t": ID_A}))
+    assert set(cache.topic_partitions("t")) == {1}
+    assert cache.topic_name(ID_A) == "t"
+    cache.update(update({"t": [partition(1, leader=LEADER_DURING_DELETE)]}, ids={"t": ID_A}))
+    assert not cache.contains_topic("t")
+    assert cache.topic_name(ID_A) is None
+    assert cache.topic_id("t") == ZERO_TOPIC_ID
+
+
+def test_deleting_an_unknown_topic_adds_nothing() -> None:
+    cache = MetadataCache()
+    cache.update(update({"t": [partition(0, leader=LEADER_DURING_DELETE)]}, ids={"t": ID_A}))
+    assert not cache.contains_topic("t")
+    assert cache.topic_name(ID_A) is None
+
+
+def test_zero_ids_are_ignored_and_a_new_id_replaces_the_old() -> None:
+    cache = MetadataCache()
+    cache.update(update({"t": [partition(0)]}, ids={"t": ID_A}))
+    cache.update(update({"t": [partition(0)]}))
+    assert cache.topic_id("t") == ID_A
+    cache.update(update({"t": [partition(0)]}, ids={"t": ID_B}))
+    assert (cache.topic_id("t"), cache.topic_name(ID_A), cache.topic_name(ID_B)) == (
+        ID_B,
+        None,
+        "t",
+    )
+
+
+def test_endpoints_by_listener() -> None:
+    cache = MetadataCache()
+    cache.update(update(brokers=[broker(3, rack="r")]))
+    assert cache.endpoint(3, "PLAINTEXT") == Endpoint("PLAINTEXT", "host3", 9003)
+    assert cache.endpoint(3, "OTHER") is None
+    assert cache.endpoint(4, "PLAINTEXT") is None
+    info = cache.broker(3)
+    assert info is not None
+    assert info.rack == "r"
+
+
+def test_old_versions_list_partitions_and_addresses_flat() -> None:
+    state = partition(0)
+    state.topic_name = "t"
+    old = Update.UpdateMetadataBroker(id=7, v0_host="old", v0_port=1)
+    cache = MetadataCache()
+    changed = cache.update(Update(ungrouped_partition_states=[state], live_brokers=[old]))
+    assert changed == {"t"}
+    assert cache.contains(TopicPartition("t", 0))
+    assert cache.endpoint(7, "PLAINTEXT") == Endpoint("PLAINTEXT", "old", 1)
+
+
+def test_listeners_hear_the_topics_named() -> None:
+    cache = MetadataCache()
+    heard: list[frozenset[str]] = []
+    cache.add_listener(heard.append)
+    cache.update(update({"t": [partition(0)], "u": [partition(0)]}))
+    cache.remove_listener(heard.append)
+    cache.update(update({"v": [partition(0)]}))
+    assert heard == [{"t", "u"}]
+
+
+async def test_wait_until_ends_with_the_update_that_fits() -> None:
+    cache = MetadataCache()
+    looks = 0
+
+    def there() -> bool:
+        nonlocal looks
+        looks += 1
+        return cache.contains_topic("t")
+
+    waiting = asyncio.create_task(cache.wait_until({"t"}, there, 5_000))
+    await asyncio.sleep(0)
+    cache.update(update({"other": [partition(0)]}))
+    assert looks == 1, "an update of other topics is no reason to look again"
+    cache.update(update({"t": [partition(0)]}))
+    assert await waiting is True
+
+
+async def test_wait_until_times_out_and_leaves_nothing_behind() -> None:
+    cache = MetadataCache()
+    assert await cache.wait_until({"t"}, lambda: False, 10) is False
+    assert cache._listeners == []
