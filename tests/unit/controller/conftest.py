@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from controlled_cluster import ControlledCluster
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[ControlledCluster]:
+    made = ControlledCluster()
+    await made.open(brokers=3)
+    yield made
+    await made.close()
