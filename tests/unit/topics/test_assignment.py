@@ -90,17 +90,17 @@ def test_racks_alternate() -> None:
 
 def test_kafkas_example_with_three_racks() -> None:
     """The example in AdminUtils: six brokers on three racks."""
-    racks = {0: "rack1", 1: "rack2", 2: "rack2", 3: "rack3", 4: "rack3", 5: "rack1"}
-    assert rack_alternated(racks) == [0, 1, 3, 5, 2, 4]
+    racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+    assert rack_alternated(racks) == [0, 3, 1, 5, 4, 2]
     placed = assign_replicas(racked(racks), 7, 3, random=seeded(), start_index=0, shift=0)
     assert placed == {
-        0: [0, 1, 3],
-        1: [1, 3, 5],
-        2: [3, 5, 2],
-        3: [5, 2, 4],
-        4: [2, 4, 0],
-        5: [4, 0, 1],
-        6: [0, 2, 4],
+        0: [0, 3, 1],
+        1: [3, 1, 5],
+        2: [1, 5, 4],
+        3: [5, 4, 2],
+        4: [4, 2, 0],
+        5: [2, 0, 3],
+        6: [0, 4, 2],
     }
 
 
