@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import subprocess
 import sys
 from pathlib import Path
 
@@ -77,3 +78,4 @@ def write_stub(folder: Path, target: Path) -> None:
         for message in parse_messages(path.read_text(encoding="utf-8")):
             lines += _message_stub(message)
     target.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(target)], check=True)

@@ -10,8 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from ottla.wire.checksum import crc32c
 from ottla.wire.compression import (
     DEFAULT_MAX_OUTPUT_BYTES,
     CompressionError,
@@ -191,7 +190,7 @@ def crc_is_valid(batch: Buffer) -> bool:
     """Whether the checksum of one whole batch holds."""
     view = memoryview(batch)
     (stored,) = struct.unpack_from(">I", view, _CRC_OFFSET)
-    return bool(crc32c(view[_CRC_START:]) == stored)
+    return crc32c(view[_CRC_START:]) == int(stored)
 
 
 def verify_crc(batch: Buffer) -> None:
