@@ -22,8 +22,9 @@ from ottla.wire.codec import Message
 from ottla.wire.schema import Field
 
 PROGRAM = Path(__file__).parent / "wire_java" / "WireBytes.java"
+RECORDS_PROGRAM = PROGRAM.with_name("WireRecords.java")
 FIXTURE = Path(__file__).parent.parent / "unit" / "wire" / "java_bytes.tsv"
-# Jackson, which Kafka's JSON converters need, comes with the broker's jars.
+# Jackson (for Kafka's JSON converters) and the compression codecs come with the broker's jars.
 JAR_SETS = ("kafka-clients-3.9", "kafka-2.8.2")
 ZOOKEEPER_ERA = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown")
 # (API, below this version): what kio has no schema for.
@@ -166,13 +167,14 @@ def missing() -> str | None:
     return missing_reason(*JAR_SETS)
 
 
-def java_answers(lines: list[str]) -> list[str]:
-    """One answer of WireBytes per line."""
+def java_answers(lines: list[str], program: Path = PROGRAM) -> list[str]:
+    """What a program in wire_java answers to each line."""
     clients = peer_jars(JAR_SETS[0]) or []
-    jackson = [p for p in peer_jars(JAR_SETS[1]) or [] if p.name.startswith("jackson-")]
-    path = os.pathsep.join(str(p) for p in [*clients, *jackson])
+    wanted = ("jackson-", "lz4-", "snappy-", "zstd-")
+    helpers = [jar for jar in peer_jars(JAR_SETS[1]) or [] if jar.name.startswith(wanted)]
+    path = os.pathsep.join(str(jar) for jar in [*clients, *helpers])
     run = subprocess.run(
-        [str(java()), "-Xmx256m", "-XX:+UseSerialGC", "-cp", path, str(PROGRAM)],
+        [str(java()), "-Xmx256m", "-XX:+UseSerialGC", "-cp", path, str(program)],
         input="\n".join(lines) + "\n",
         capture_output=True,
         encoding="utf-8",
