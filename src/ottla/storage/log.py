@@ -277,14 +277,15 @@ class Log:
         return segment.size if position is None else position
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
-        """How many bytes a fetch from `offset` could get; exact within one segment."""
+        """How many bytes a fetch from `offset` waits on; no end of them if it is on an older
+        segment (such a fetch never waits)."""
         if offset >= end_offset or offset < self.start_offset:
             return 0
         slot = max(0, bisect_right(self._bases, offset) - 1)
         segment = self._segments[slot]
         start = self._position_of(segment, offset)
-        if start is None:
-            return 1
+        if start is None or (slot + 1 < len(self._bases) and self._bases[slot + 1] < end_offset):
+            return segments.MAX_SEGMENT_BYTES
         return max(0, self._limit(segment, slot, end_offset) - start)
 
     # --- bounds -----------------------------------------------------------------------------

@@ -1,0 +1,359 @@
+"""Followers' fetching: one task and one connection per leader broker (ReplicaFetcherThread).
+
+Fetch v12 with an incremental session; divergence comes with the answer (truncation on fetch, IBP
+2.7 and later), so OffsetForLeaderEpoch is not asked. One task per leader whatever
+`num.replica.fetchers` says: there is one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
+
+from ottla.broker.partition import Partition
+from ottla.broker.replica_fetch_session import FollowerSession, Plan
+from ottla.broker.replica_truncation import truncation_offset
+from ottla.broker.replica_types import FetchPartition
+from ottla.client.connection import Connection
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.log import Log
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+from ottla.wire.primitives import WireError
+
+if TYPE_CHECKING:
+    from ottla.broker.replica_manager import ReplicaManager
+
+_logger = logging.getLogger(__name__)
+_FETCH_VERSION = 12
+_LIST_OFFSETS_VERSION = 6
+_LATEST, _EARLIEST = -1, -2
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class _Follow:
+    """One partition that is being fetched."""
+
+    __slots__ = ("leader_epoch", "log", "partition", "retry_at_ms")
+
+    def __init__(self, partition: Partition, log: Log) -> None:
+        self.partition = partition
+        self.log = log
+        self.leader_epoch = partition.leader_epoch
+        self.retry_at_ms = 0.0
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition still follows in the epoch that this state was made for."""
+        partition = self.partition
+        return (
+            partition.log is self.log
+            and not partition.is_leader
+            and partition.leader_epoch == self.leader_epoch
+        )
+
+
+class LeaderFetcher:
+    """Fetches all partitions that one broker leads."""
+
+    def __init__(self, manager: ReplicaManager, leader: int) -> None:
+        self._manager = manager
+        self._leader = leader
+        config = manager.config
+        self._max_wait_ms = config.integer("replica.fetch.wait.max.ms")
+        self._min_bytes = config.integer("replica.fetch.min.bytes")
+        self._max_bytes = config.integer("replica.fetch.response.max.bytes")
+        self._partition_max_bytes = config.integer("replica.fetch.max.bytes")
+        self._backoff_ms = config.integer("replica.fetch.backoff.ms")
+        self._timeout_ms = config.integer("replica.socket.timeout.ms")
+        self._follows: dict[TopicPartition, _Follow] = {}
+        self._session = FollowerSession()
+        self._connection: Connection | None = None
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._follows)
+
+    def add(self, partition: Partition, log: Log) -> None:
+        self._follows[partition.tp] = _Follow(partition, log)
+        self._changed.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def remove(self, tp: TopicPartition) -> None:
+        self._follows.pop(tp, None)
+
+    async def stop(self) -> None:
+        self._follows.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._disconnect("stopped")
+
+    # --- the loop ---------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            wanted = self._wanted()
+            if not wanted:
+                await self._idle()
+                continue
+            plan = self._session.plan(wanted)
+            try:
+                connection = await self._connected()
+                request = self._request(plan)
+                timeout_ms = self._timeout_ms + self._max_wait_ms
+                response = await connection.send(request, _FETCH_VERSION, timeout_ms=timeout_ms)
+                await self._take(cast("m.FetchResponse", response))
+            except (OSError, TimeoutError, WireError) as error:
+                _logger.info("fetch from broker %d failed: %s", self._leader, error)
+                self._disconnect(str(error))
+                await asyncio.sleep(self._backoff_ms / 1000)
+
+    async def _idle(self) -> None:
+        """Nothing to fetch now: until a partition is added or a pause ends."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(self._backoff_ms / 1000 if self._follows else None):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _wanted(self) -> dict[TopicPartition, FetchPartition]:
+        now_ms = self._manager.runtime.clock.monotonic_ms()
+        wanted: dict[TopicPartition, FetchPartition] = {}
+        for tp, follow in list(self._follows.items()):
+            if not follow.is_current:
+                del self._follows[tp]
+            elif follow.retry_at_ms <= now_ms:
+                log = follow.log
+                wanted[tp] = FetchPartition(
+                    log.end_offset,
+                    self._partition_max_bytes,
+                    log.start_offset,
+                    follow.leader_epoch,
+                    log.epochs.latest,
+                )
+        return wanted
+
+    async def _connected(self) -> Connection:
+        connection = self._connection
+        if connection is None or connection.closed:
+            manager = self._manager
+            listener = manager.config.inter_broker_listener
+            endpoint = manager.metadata_cache.endpoint(self._leader, listener)
+            if endpoint is None:
+                raise ConnectionError(f"broker {self._leader} is not alive")
+            connection = self._connection = await Connection.open(
+                manager.runtime.network,
+                endpoint.host,
+                endpoint.port,
+                client_id=f"broker-{manager.broker_id}-fetcher-0",
+                timeout_ms=self._timeout_ms,
+            )
+        return connection
+
+    def _disconnect(self, reason: str) -> None:
+        self._session.failed()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(reason)
+
+    def _request(self, plan: Plan) -> m.FetchRequest:
+        request = m.FetchRequest
+        topics: dict[str, m.FetchRequest.FetchTopic] = {}
+        for tp, want in plan.wanted.items():
+            topic = topics.get(tp.topic)
+            if topic is None:
+                topic = topics[tp.topic] = request.FetchTopic(topic=tp.topic, partitions=[])
+            topic.partitions.append(
+                request.FetchPartition(
+                    partition=tp.partition,
+                    current_leader_epoch=want.current_leader_epoch,
+                    fetch_offset=want.fetch_offset,
+                    last_fetched_epoch=want.last_fetched_epoch,
+                    log_start_offset=want.log_start_offset,
+                    partition_max_bytes=want.max_bytes,
+                )
+            )
+        forgotten: dict[str, list[int]] = {}
+        for tp in plan.forgotten:
+            forgotten.setdefault(tp.topic, []).append(tp.partition)
+        return request(
+            replica_id=self._manager.broker_id,
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=self._min_bytes,
+            max_bytes=self._max_bytes,
+            session_id=plan.session_id,
+            session_epoch=plan.session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=[
+                request.ForgottenTopic(topic=name, partitions=partitions)
+                for name, partitions in forgotten.items()
+            ],
+        )
+
+    # --- answers ----------------------------------------------------------------------------
+
+    async def _take(self, response: m.FetchResponse) -> None:
+        if response.error_code in _SESSION_ERRORS:
+            self._session.failed()
+            return
+        if response.error_code != ErrorCode.NONE:
+            raise ConnectionError(f"fetch was refused with code {response.error_code}")
+        self._session.answered(response.session_id)
+        out_of_range: list[_Follow] = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                tp = TopicPartition(topic.topic, data.partition_index)
+                follow = self._follows.get(tp)
+                told = self._session.tells(tp)
+                if follow is None or told is None or not follow.is_current:
+                    continue
+                asked = (told.fetch_offset, told.current_leader_epoch)
+                if asked != (follow.log.end_offset, follow.leader_epoch):
+                    continue  # the log moved meanwhile; the answer is for another place
+                if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    out_of_range.append(follow)
+                else:
+                    self._take_partition(tp, follow, data)
+        for follow in out_of_range:
+            await self._find_place(follow)
+
+    def _take_partition(
+        self, tp: TopicPartition, follow: _Follow, data: m.FetchResponse.PartitionData
+    ) -> None:
+        if data.error_code != ErrorCode.NONE:
+            self._take_error(tp, follow, data.error_code)
+            return
+        log = follow.log
+        try:
+            if data.diverging_epoch.epoch >= 0:
+                offset = truncation_offset(
+                    log, data.diverging_epoch.epoch, data.diverging_epoch.end_offset
+                )
+                _logger.info("%s: truncated from %d to %d", tp, log.end_offset, offset)
+                self._manager.log_manager.remove_files_later(log, log.truncate_to(offset))
+                return
+            if data.records is not None and len(data.records):
+                log.append_as_follower(data.records)
+            moved = log.set_high_watermark(min(data.high_watermark, log.end_offset))
+            if data.log_start_offset > log.start_offset:
+                log.advance_start_offset(min(data.log_start_offset, log.high_watermark))
+            if moved:
+                follow.partition.high_watermark_moved()
+        except KafkaError as error:
+            _logger.warning("%s: %s", tp, error)
+            self._pause(follow)
+        except OSError as error:
+            self._manager.log_manager.dir_failed(log.data_dir, error)
+
+    def _take_error(self, tp: TopicPartition, follow: _Follow, code: int) -> None:
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            # The leader is ahead of us; the LeaderAndIsr with its epoch starts this again.
+            _logger.info("%s: fenced in epoch %d, waits for LeaderAndIsr", tp, follow.leader_epoch)
+            self._follows.pop(tp, None)
+            return
+        _logger.info("%s: fetch from broker %d gives error %d", tp, self._leader, code)
+        self._pause(follow)
+
+    def _pause(self, follow: _Follow) -> None:
+        now_ms = self._manager.runtime.clock.monotonic_ms()
+        follow.retry_at_ms = now_ms + self._backoff_ms
+
+    async def _find_place(self, follow: _Follow) -> None:
+        """Out of range (AbstractFetcherThread.fetchOffsetAndTruncate): ask the leader's bounds."""
+        tp, log = follow.partition.tp, follow.log
+        leader_end = await self._leader_offset(tp, follow, _LATEST)
+        if leader_end is None:
+            self._pause(follow)
+            return
+        remove = self._manager.log_manager.remove_files_later
+        if leader_end < log.end_offset:
+            # An unclean election: the leader has less than this replica.
+            remove(log, log.truncate_to(leader_end))
+            return
+        leader_start = await self._leader_offset(tp, follow, _EARLIEST)
+        if leader_start is None:
+            self._pause(follow)
+        elif leader_start > log.end_offset:
+            remove(log, log.truncate_fully_and_start_at(leader_start))
+
+    async def _leader_offset(
+        self, tp: TopicPartition, follow: _Follow, timestamp: int
+    ) -> int | None:
+        request = m.ListOffsetsRequest
+        connection = await self._connected()
+        response = cast(
+            "m.ListOffsetsResponse",
+            await connection.send(
+                request(
+                    replica_id=self._manager.broker_id,
+                    topics=[
+                        request.ListOffsetsTopic(
+                            name=tp.topic,
+                            partitions=[
+                                request.ListOffsetsPartition(
+                                    partition_index=tp.partition,
+                                    current_leader_epoch=follow.leader_epoch,
+                                    timestamp=timestamp,
+                                )
+                            ],
+                        )
+                    ],
+                ),
+                _LIST_OFFSETS_VERSION,
+                timeout_ms=self._timeout_ms,
+            ),
+        )
+        answer = response.topics[0].partitions[0] if response.topics else None
+        if answer is None or answer.error_code != ErrorCode.NONE or not follow.is_current:
+            return None
+        return answer.offset
+
+
+class FetcherManager:
+    """Which leader each followed partition is fetched from."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+        self._fetchers: dict[int, LeaderFetcher] = {}
+        self._by_partition: dict[TopicPartition, LeaderFetcher] = {}
+
+    def add(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            log, leader = partition.log, partition.leader
+            if log is None or leader is None:
+                continue
+            if log.epochs.latest < 0 and log.end_offset > log.high_watermark:
+                # Without epochs divergence cannot be found: keep only what is committed.
+                removed = log.truncate_to(log.high_watermark)
+                self._manager.log_manager.remove_files_later(log, removed)
+            fetcher = self._fetchers.get(leader)
+            if fetcher is None:
+                fetcher = self._fetchers[leader] = LeaderFetcher(self._manager, leader)
+            fetcher.add(partition, log)
+            self._by_partition[partition.tp] = fetcher
+
+    def remove(self, tps: Iterable[TopicPartition]) -> None:
+        for tp in tps:
+            fetcher = self._by_partition.pop(tp, None)
+            if fetcher is not None:
+                fetcher.remove(tp)
+
+    async def shutdown(self) -> None:
+        fetchers = list(self._fetchers.values())
+        self._fetchers.clear()
+        self._by_partition.clear()
+        for fetcher in fetchers:
+            await fetcher.stop()

@@ -1,0 +1,95 @@
+"""DeleteRecords (21), versions 0 to 2.
+
+Behaviour: the leader raises its log start to the offset (-1 = high watermark) and answers with the
+lowest log start of the live replicas once all of them have reached it, else 7 at the time-out.
+Errors: 6, 3, 56, 1 beyond the high watermark, 44 without `delete` in cleanup.policy, 17 for an
+internal topic. The low watermark is -1 beside an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ottla.broker.partition import Partition
+from ottla.broker.replica_manager import INTERNAL_TOPICS
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+    Result = m.DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+_HIGH_WATERMARK = -1
+# Followers report their log start with every fetch; this call is rare enough to look for it.
+_POLL_MS = 20
+
+
+async def handle(ctx: RequestContext, request: m.DeleteRecordsRequest) -> m.DeleteRecordsResponse:
+    response = m.DeleteRecordsResponse
+    waiting: list[tuple[Partition, int, Result]] = []
+    topics = []
+    for topic in request.topics:
+        results = []
+        for part in topic.partitions:
+            result = response.DeleteRecordsPartitionResult(
+                partition_index=part.partition_index, low_watermark=-1
+            )
+            results.append(result)
+            try:
+                tp = TopicPartition(topic.name, part.partition_index)
+                partition, offset = _delete(ctx, tp, part.offset)
+                waiting.append((partition, offset, result))
+            except KafkaError as error:
+                result.error_code = error.code
+        topics.append(response.DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    await _wait(ctx, waiting, request.timeout_ms)
+    return response(topics=topics)
+
+
+def _delete(ctx: RequestContext, tp: TopicPartition, offset: int) -> tuple[Partition, int]:
+    if tp.topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    partition = ctx.services.replica_manager.partition(tp)
+    log = partition.leader_log()
+    if "delete" not in log.settings.cleanup_policy:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+    wanted = log.high_watermark if offset == _HIGH_WATERMARK else offset
+    if wanted < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if log.advance_start_offset(wanted):
+        # Followers that wait for records hear of the new start at once.
+        for wait in tuple(partition.fetch_waits):
+            wait.complete()
+    return partition, wanted
+
+
+async def _wait(
+    ctx: RequestContext, waiting: list[tuple[Partition, int, Result]], timeout_ms: int
+) -> None:
+    clock = ctx.services.runtime.clock
+    deadline = clock.monotonic_ms() + timeout_ms
+    while waiting:
+        expired = clock.monotonic_ms() >= deadline
+        waiting = [entry for entry in waiting if not _settled(ctx, *entry, expired=expired)]
+        if waiting:
+            await asyncio.sleep(_POLL_MS / 1000)
+
+
+def _settled(
+    ctx: RequestContext, partition: Partition, offset: int, result: Result, *, expired: bool
+) -> bool:
+    alive = {broker.id for broker in ctx.services.metadata_cache.alive_brokers()}
+    try:
+        low_watermark = partition.low_watermark(alive)
+    except KafkaError as error:
+        result.error_code = error.code
+        return True
+    if low_watermark >= offset:
+        result.low_watermark = low_watermark
+        return True
+    if expired:
+        result.error_code = ErrorCode.REQUEST_TIMED_OUT
+    return expired

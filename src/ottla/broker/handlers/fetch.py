@@ -1,0 +1,275 @@
+"""Fetch (1), versions 0 to 17.
+
+Behaviour: reads from the leader, or from v11 on from any replica; followers (replica id 0 or more)
+move high watermarks and ISRs by their fetches. Waits up to max_wait_ms for min_bytes. Incremental
+sessions from v7 on (KIP-227), topic ids instead of names from v13 on (KIP-516).
+Versions: below 4 clients cannot read stored batches: UNSUPPORTED_VERSION per partition (there is no
+down-conversion). v12 has lastFetchedEpoch and divergingEpoch, v15 moves the replica id into a tag,
+v16 adds the current leader's endpoint beside errors 6 and 74 (KIP-951).
+Left out: preferred read replicas (always -1), aborted transactions (an empty list), tiered storage.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    SessionKey,
+)
+from ottla.broker.replica_types import READ_COMMITTED, FetchParams, FetchPartition, FetchResult
+from ottla.errors import ErrorCode
+from ottla.storage.log import EMPTY
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+_OLDEST_WITH_BATCHES = 4
+_OLDEST_WITH_STORAGE_ERROR = 6
+_OLDEST_WITH_SESSIONS = 7
+_OLDEST_WITH_ZSTD = 10
+_OLDEST_WITH_ANY_REPLICA = 11
+_OLDEST_WITH_IDS = 13
+_OLDEST_WITH_REPLICA_STATE = 15
+_OLDEST_WITH_ENDPOINTS = 16
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+Wanted = list[tuple[SessionKey, FetchPartition]]
+Results = list[tuple[SessionKey, FetchResult]]
+
+
+class _Scope(NamedTuple):
+    """Which partitions a request is about, and in which session."""
+
+    wanted: Wanted
+    session: FetchSession | None
+    # A full answer lists everything, an incremental one what is new.
+    full: bool
+    error: ErrorCode = ErrorCode.NONE
+
+
+async def handle(ctx: RequestContext, request: m.FetchRequest) -> m.FetchResponse:
+    scope = _scope(ctx, request)
+    if scope.error is not ErrorCode.NONE:
+        return m.FetchResponse(error_code=scope.error, session_id=NO_SESSION)
+    results = await _read(ctx, request, scope.wanted)
+    session_id = NO_SESSION
+    if scope.session is not None:
+        session_id = scope.session.id
+        results = scope.session.news(results, full=scope.full)
+    return _response(ctx, request, results, session_id)
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+def _scope(ctx: RequestContext, request: m.FetchRequest) -> _Scope:
+    """FetchManager.newContext."""
+    named = _named(ctx, request)
+    if ctx.version < _OLDEST_WITH_SESSIONS:
+        return _Scope(named, None, True)
+    sessions = ctx.services.replica_manager.fetch_sessions
+    now_ms = ctx.services.runtime.clock.monotonic_ms()
+    uses_ids = ctx.version >= _OLDEST_WITH_IDS
+    session_id, epoch = request.session_id, request.session_epoch
+    if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+        if session_id != NO_SESSION:
+            sessions.close(session_id)
+        if epoch == FINAL_EPOCH:
+            return _Scope(named, None, True)
+        session = sessions.create(
+            len(named),
+            uses_ids=uses_ids,
+            privileged=_replica_id(ctx, request) >= 0,
+            now_ms=now_ms,
+        )
+        if session is not None:
+            session.update(named)
+        return _Scope(named, session, True)
+    found = sessions.continued(session_id, epoch, uses_ids=uses_ids, now_ms=now_ms)
+    if isinstance(found, ErrorCode):
+        return _Scope([], None, True, found)
+    found.update(named, _forgotten(ctx, request))
+    if len(found) == 0:
+        sessions.close(session_id)
+        return _Scope([], None, True)
+    return _Scope(_resolve(ctx, found), found, False)
+
+
+def _named(ctx: RequestContext, request: m.FetchRequest) -> Wanted:
+    uses_ids = ctx.version >= _OLDEST_WITH_IDS
+    cache = ctx.services.metadata_cache
+    named: Wanted = []
+    for topic in request.topics:
+        name = cache.topic_name(topic.topic_id) if uses_ids else topic.topic
+        topic_id = topic.topic_id if uses_ids else ZERO_TOPIC_ID
+        for part in topic.partitions:
+            want = FetchPartition(
+                part.fetch_offset,
+                part.partition_max_bytes,
+                part.log_start_offset,
+                part.current_leader_epoch,
+                part.last_fetched_epoch,
+                topic_id,
+            )
+            named.append((SessionKey(topic_id, name, part.partition), want))
+    return named
+
+
+def _forgotten(ctx: RequestContext, request: m.FetchRequest) -> list[SessionKey]:
+    uses_ids = ctx.version >= _OLDEST_WITH_IDS
+    return [
+        SessionKey(
+            topic.topic_id if uses_ids else ZERO_TOPIC_ID,
+            None if uses_ids else topic.topic,
+            partition,
+        )
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+def _resolve(ctx: RequestContext, session: FetchSession) -> Wanted:
+    """The session's partitions; ids that were unknown are looked up again."""
+    wanted = session.wanted()
+    if not session.uses_ids:
+        return wanted
+    resolved: Wanted = []
+    for key, want in wanted:
+        if key.topic is None:
+            name = ctx.services.metadata_cache.topic_name(key.topic_id)
+            if name is not None:
+                key = key._replace(topic=name)
+                session.rename(key)
+        resolved.append((key, want))
+    return resolved
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def _replica_id(ctx: RequestContext, request: m.FetchRequest) -> int:
+    if ctx.version >= _OLDEST_WITH_REPLICA_STATE:
+        return request.replica_state.replica_id
+    return request.replica_id
+
+
+async def _read(ctx: RequestContext, request: m.FetchRequest, wanted: Wanted) -> Results:
+    replica_id = _replica_id(ctx, request)
+    max_bytes = request.max_bytes
+    if replica_id < 0:
+        max_bytes = min(max_bytes, ctx.services.config.integer("fetch.max.bytes"))
+    params = FetchParams(
+        replica_id=replica_id,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        isolation_level=request.isolation_level,
+        hard_max_bytes=ctx.version <= 2,
+        any_replica=ctx.version >= _OLDEST_WITH_ANY_REPLICA,
+    )
+    refused: dict[SessionKey, FetchResult] = {}
+    readable: list[tuple[TopicPartition, FetchPartition]] = []
+    keys: list[SessionKey] = []
+    for key, want in wanted:
+        if key.topic is None:
+            refused[key] = FetchResult(ErrorCode.UNKNOWN_TOPIC_ID)
+            continue
+        tp = TopicPartition(key.topic, key.partition)
+        error = _format_objection(ctx, tp)
+        if error is not ErrorCode.NONE:
+            refused[key] = FetchResult(error)
+            continue
+        keys.append(key)
+        readable.append((tp, want))
+    read = await ctx.services.replica_manager.fetch(params, readable)
+    results = [(key, result) for key, (_, result) in zip(keys, read, strict=True)]
+    if not refused:
+        return results
+    by_key = refused | dict(results)
+    return [(key, by_key[key]) for key, _ in wanted]
+
+
+def _format_objection(ctx: RequestContext, tp: TopicPartition) -> ErrorCode:
+    """What a client of this version cannot be sent."""
+    if ctx.version >= _OLDEST_WITH_ZSTD:
+        return ErrorCode.NONE
+    log = ctx.services.replica_manager.log(tp)
+    if log is None:
+        return ErrorCode.NONE
+    if log.settings.compression_type == "zstd":
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if ctx.version < _OLDEST_WITH_BATCHES:
+        return ErrorCode.UNSUPPORTED_VERSION
+    return ErrorCode.NONE
+
+
+# --- the answer ---------------------------------------------------------------------------------
+
+
+def _response(
+    ctx: RequestContext, request: m.FetchRequest, results: Results, session_id: int
+) -> m.FetchResponse:
+    response = m.FetchResponse
+    topics: list[m.FetchResponse.FetchableTopicResponse] = []
+    aborted = request.isolation_level == READ_COMMITTED
+    leaders: set[int] = set()
+    last: tuple[bytes, str | None] | None = None
+    for key, result in results:
+        if last != key[:2]:
+            last = key[:2]
+            topics.append(
+                response.FetchableTopicResponse(
+                    topic=key.topic or "", topic_id=key.topic_id, partitions=[]
+                )
+            )
+        data = _partition_data(ctx, key, result)
+        if aborted and result.error is ErrorCode.NONE:
+            data.aborted_transactions = []
+        if ctx.version >= _OLDEST_WITH_ENDPOINTS and result.error in _LEADER_ERRORS:
+            leaders.add(_set_current_leader(ctx, key, data))
+        topics[-1].partitions.append(data)
+    answered = response(session_id=session_id, responses=topics)
+    if leaders:
+        answered.node_endpoints = [
+            response.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in ctx.services.replica_manager.leader_nodes(leaders, ctx.listener)
+        ]
+    return answered
+
+
+def _partition_data(
+    ctx: RequestContext, key: SessionKey, result: FetchResult
+) -> m.FetchResponse.PartitionData:
+    response = m.FetchResponse
+    error = result.error
+    if error is ErrorCode.KAFKA_STORAGE_ERROR and ctx.version < _OLDEST_WITH_STORAGE_ERROR:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    data = response.PartitionData(
+        partition_index=key.partition,
+        error_code=error,
+        high_watermark=result.high_watermark,
+        last_stable_offset=result.last_stable_offset,
+        log_start_offset=result.log_start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=result.preferred_read_replica,
+        records=EMPTY if result.records is None else result.records,
+    )
+    if result.diverging_epoch is not None:
+        epoch, end_offset = result.diverging_epoch
+        data.diverging_epoch = response.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return data
+
+
+def _set_current_leader(
+    ctx: RequestContext, key: SessionKey, data: m.FetchResponse.PartitionData
+) -> int:
+    tp = TopicPartition(key.topic or "", key.partition)
+    leader, epoch = ctx.services.replica_manager.current_leader(tp)
+    data.current_leader = m.FetchResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    return leader

@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch (23), versions 0 to 4.
+
+Behaviour: where an epoch ends in the leader's log (KIP-101, KIP-279): the largest epoch at or below
+the one asked for and the start of the next; (-1, -1) where it is unknown.
+Versions: v2 checks the current leader epoch (74, 75). v3 has the replica id, which is not needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import KafkaError
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+    Part = m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+    Answer = m.OffsetForLeaderEpochResponse.EpochEndOffset
+
+
+async def handle(
+    ctx: RequestContext, request: m.OffsetForLeaderEpochRequest
+) -> m.OffsetForLeaderEpochResponse:
+    response = m.OffsetForLeaderEpochResponse
+    return response(
+        topics=[
+            response.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    _answer(ctx, TopicPartition(topic.topic, part.partition), part)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(ctx: RequestContext, tp: TopicPartition, part: Part) -> Answer:
+    answer = m.OffsetForLeaderEpochResponse.EpochEndOffset(
+        partition=part.partition, leader_epoch=-1, end_offset=-1
+    )
+    try:
+        partition = ctx.services.replica_manager.partition(tp)
+        partition.local_log(part.current_leader_epoch, require_leader=True)
+        answer.leader_epoch, answer.end_offset = partition.epoch_end(part.leader_epoch)
+    except KafkaError as error:
+        answer.error_code = error.code
+    return answer

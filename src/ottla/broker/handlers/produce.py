@@ -1,0 +1,149 @@
+"""Produce (0), versions 0 to 11.
+
+Behaviour: one record batch per partition is appended by the leader; batches stay as they are but
+for offsets and leader epoch (storage/append_checks.py says what is checked). acks=0 sends nothing
+back; an error then ends the connection (KafkaError out of `handle`).
+Versions: 0 to 2 carry message formats 0 and 1, which are not stored:
+UNSUPPORTED_FOR_MESSAGE_FORMAT. zstd needs v7. v8 has record errors, v10 the current leader and its
+endpoint beside NOT_LEADER_OR_FOLLOWER (KIP-951).
+Left out: transaction verification (KIP-890); inner records are trusted where no rule needs them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.replica_types import ProduceResult
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+_OLDEST_WITH_BATCHES = 3
+_OLDEST_WITH_ZSTD = 7
+_OLDEST_WITH_LEADER = 10
+_MAGIC_AT = 16
+_ATTRIBUTES_LOW_AT = 22
+_TRANSACTIONAL = 0x10
+_CODEC_MASK = 0x07
+_ZSTD = 4
+_BATCH_PREFIX = 12
+
+
+async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceResponse | None:
+    results: dict[TopicPartition, ProduceResult] = {}
+    entries: dict[TopicPartition, memoryview] = {}
+    transactional = False
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            tp = TopicPartition(topic.name, data.index)
+            records = data.records
+            error = _objection(records, ctx.version)
+            if error is not None:
+                results[tp] = ProduceResult(error.code, error_message=error.message)
+            elif records is not None:
+                entries[tp] = records
+                transactional = transactional or bool(records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL)
+    if transactional and request.transactional_id is None:
+        refused = ProduceResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        results = dict.fromkeys([*results, *entries], refused)
+    elif entries:
+        results |= await ctx.services.replica_manager.append(
+            entries,
+            acks=request.acks,
+            timeout_ms=request.timeout_ms,
+            client_id=ctx.header.client_id,
+        )
+    if request.acks == 0:
+        _raise_first_error(results)
+        return None
+    return _response(ctx, request, results)
+
+
+def _objection(records: memoryview | None, version: int) -> KafkaError | None:
+    """ProduceRequest.validateRecords: one batch of magic 2, with a codec the version may use."""
+    if version < _OLDEST_WITH_BATCHES:
+        return KafkaError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"Produce requests with version {version} carry a message format that is not stored",
+        )
+    if records is None or len(records) <= _ATTRIBUTES_LOW_AT:
+        return KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must have at least one record batch per "
+            "partition",
+        )
+    if records[_MAGIC_AT] != 2:
+        return KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain record batches "
+            "with magic version 2",
+        )
+    length = int.from_bytes(records[8:_BATCH_PREFIX], "big", signed=True)
+    rest = len(records) - _BATCH_PREFIX - length
+    if length > 0 and rest > _MAGIC_AT:
+        return KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain exactly one "
+            "record batch per partition",
+        )
+    if version < _OLDEST_WITH_ZSTD and records[_ATTRIBUTES_LOW_AT] & _CODEC_MASK == _ZSTD:
+        return KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    return None
+
+
+def _raise_first_error(results: dict[TopicPartition, ProduceResult]) -> None:
+    for tp, result in results.items():
+        if result.error is not ErrorCode.NONE:
+            raise KafkaError(result.error, f"{tp}: {result.error_message or result.error.text}")
+
+
+def _response(
+    ctx: RequestContext, request: m.ProduceRequest, results: dict[TopicPartition, ProduceResult]
+) -> m.ProduceResponse:
+    response = m.ProduceResponse
+    with_leader = ctx.version >= _OLDEST_WITH_LEADER
+    leaders: set[int] = set()
+    topics = []
+    for topic in request.topic_data:
+        partitions = []
+        for data in topic.partition_data:
+            tp = TopicPartition(topic.name, data.index)
+            result = results[tp]
+            answer = response.PartitionProduceResponse(
+                index=data.index,
+                error_code=result.error,
+                base_offset=result.base_offset,
+                log_append_time_ms=result.log_append_time_ms,
+                log_start_offset=result.log_start_offset,
+                error_message=result.error_message,
+            )
+            if result.record_errors:
+                answer.record_errors = [
+                    response.BatchIndexAndErrorMessage(
+                        batch_index=index, batch_index_error_message=message
+                    )
+                    for index, message in result.record_errors
+                ]
+            if with_leader and result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader, epoch = ctx.services.replica_manager.current_leader(tp)
+                answer.current_leader = response.LeaderIdAndEpoch(
+                    leader_id=leader, leader_epoch=epoch
+                )
+                leaders.add(leader)
+            partitions.append(answer)
+        topics.append(
+            response.TopicProduceResponse(name=topic.name, partition_responses=partitions)
+        )
+    answered = response(responses=topics)
+    if leaders:
+        answered.node_endpoints = [
+            response.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in ctx.services.replica_manager.leader_nodes(leaders, ctx.listener)
+        ]
+    return answered

@@ -1,0 +1,380 @@
+"""All partitions of this broker: roles from the controller, appends, fetches (ReplicaManager)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.broker import replica_roles
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.partition import IsrSubmitter, Partition
+from ottla.broker.purgatory import FetchWait, ProduceWait, Readable, Timeouts
+from ottla.broker.replica_reads import read_all
+from ottla.broker.replica_types import (
+    FetchParams,
+    FetchPartition,
+    FetchResult,
+    LeaderNode,
+    ProduceResult,
+)
+from ottla.errors import ErrorCode, KafkaError
+from ottla.runtime import Runtime
+from ottla.storage.append_checks import Origin, RecordsRejected
+from ottla.storage.log import Log
+from ottla.storage.log_manager import LogManager
+from ottla.storage.settings import LogSettings
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.fetcher import FetcherManager
+    from ottla.broker.metadata_cache import MetadataCache
+    from ottla.config import BrokerConfig
+    from ottla.wire import messages as m
+
+_logger = logging.getLogger(__name__)
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+_ADMIN_CLIENT = "__admin_client"
+_VALID_ACKS = (-1, 0, 1)
+
+OnLeader = Callable[[TopicPartition, int], None]
+OnResign = Callable[[TopicPartition, int | None], None]
+
+
+class ReplicaManager:
+    """`fetchers` may be left out where a broker stands alone (tests)."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        log_manager: LogManager,
+        metadata_cache: MetadataCache,
+        alter_isr: IsrSubmitter,
+        *,
+        broker_id: int | None = None,
+        on_dir_failure: Callable[[Path], None] | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.config = config
+        self.log_manager = log_manager
+        self.metadata_cache = metadata_cache
+        self.broker_id = config.broker_id if broker_id is None else broker_id
+        self._alter_isr = alter_isr
+        self._on_dir_failure = on_dir_failure
+        self._lag_max_ms = config.integer("replica.lag.time.max.ms")
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._offline: set[TopicPartition] = set()
+        self._timeouts = Timeouts()
+        self.fetch_sessions = FetchSessions(
+            config.integer("max.incremental.fetch.session.cache.slots"), runtime.random
+        )
+        self._leadership_listeners: list[tuple[OnLeader, OnResign]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._fetchers: FetcherManager | None = None
+
+    # --- life -------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        from ottla.broker.fetcher import FetcherManager
+
+        self._fetchers = FetcherManager(self)
+        self.log_manager.add_dir_failure_listener(self._dir_failed)
+        interval_ms = self.config.integer("replica.high.watermark.checkpoint.interval.ms")
+        self._spawn(self._every(interval_ms, self.log_manager.checkpoint_high_watermarks))
+        self._spawn(self._every(self._lag_max_ms // 2, self._shrink_all))
+
+    async def shutdown(self) -> None:
+        """Stops fetching, answers whoever waits, writes the high watermarks."""
+        self._stopping = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._fetchers is not None:
+            await self._fetchers.shutdown()
+        for partition in self._partitions.values():
+            partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._timeouts.close()
+        await self.log_manager.checkpoint_high_watermarks()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                result = work()
+                if asyncio.iscoroutine(result):
+                    await result
+            except (OSError, KafkaError):
+                _logger.exception("%s failed", getattr(work, "__name__", work))
+
+    def _shrink_all(self) -> None:
+        now_ms = self.runtime.clock.monotonic_ms()
+        for partition in list(self._partitions.values()):
+            partition.maybe_shrink(now_ms)
+
+    # --- partitions -------------------------------------------------------------------------
+
+    def partition(self, tp: TopicPartition) -> Partition:
+        """Raises KafkaError: 56 on an offline folder, 6 if only the cluster knows it, else 3."""
+        partition = self._partitions.get(tp)
+        if partition is not None:
+            return partition
+        if tp in self._offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {tp} is offline")
+        if self.metadata_cache.contains(tp):
+            # The controller assigned it here and the request is on its way, or it moved away.
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def hosted(self, tp: TopicPartition) -> Partition | None:
+        return self._partitions.get(tp)
+
+    def partitions(self) -> Iterable[Partition]:
+        return self._partitions.values()
+
+    def is_offline(self, tp: TopicPartition) -> bool:
+        return tp in self._offline
+
+    def enter(self, tp: TopicPartition) -> Partition:
+        """The partition, made if it is not here yet."""
+        partition = self._partitions.get(tp)
+        if partition is None:
+            partition = self._partitions[tp] = Partition(
+                tp,
+                self.broker_id,
+                self._alter_isr,
+                lag_max_ms=self._lag_max_ms,
+                monotonic_ms=self.runtime.clock.monotonic_ms,
+            )
+        return partition
+
+    def drop(self, tp: TopicPartition, *, delete_log: bool) -> None:
+        partition = self._partitions.pop(tp, None)
+        if partition is not None:
+            partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            partition.log = None
+        if delete_log:
+            self.log_manager.delete(tp)
+
+    def set_offline(self, tp: TopicPartition) -> None:
+        partition = self._partitions.pop(tp, None)
+        self._offline.add(tp)
+        if self._fetchers is not None:
+            self._fetchers.remove([tp])
+        if partition is not None:
+            partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+            partition.log = None
+
+    def log(self, tp: TopicPartition) -> Log | None:
+        partition = self._partitions.get(tp)
+        return None if partition is None else partition.log
+
+    def current_leader(self, tp: TopicPartition) -> tuple[int, int]:
+        """(leader, epoch) as this replica knows it, else as the cluster does, else (-1, -1)."""
+        partition = self._partitions.get(tp)
+        if partition is not None and partition.leader is not None:
+            return partition.leader, partition.leader_epoch
+        state = self.metadata_cache.partition_state(tp)
+        return (-1, -1) if state is None else (state.leader, state.leader_epoch)
+
+    def leader_nodes(self, leaders: Iterable[int], listener: str) -> list[LeaderNode]:
+        """Where clients of a listener find these brokers; unknown ones are left out (KIP-951)."""
+        nodes = []
+        for leader in sorted(leaders):
+            endpoint = self.metadata_cache.endpoint(leader, listener)
+            if endpoint is not None:
+                broker = self.metadata_cache.broker(leader)
+                rack = None if broker is None else broker.rack
+                nodes.append(LeaderNode(leader, endpoint.host, endpoint.port, rack))
+        return nodes
+
+    def _dir_failed(self, path: Path, lost: list[TopicPartition]) -> None:
+        for tp in lost:
+            was_leader = tp in self._partitions and self._partitions[tp].is_leader
+            self.set_offline(tp)
+            if was_leader:
+                self.notify_resigned(tp, None)
+        if self._on_dir_failure is not None:
+            self._on_dir_failure(path)
+
+    # --- orders of the controller -----------------------------------------------------------
+
+    def become_leader_or_follower(
+        self, request: m.LeaderAndIsrRequest, version: int
+    ) -> m.LeaderAndIsrResponse:
+        return replica_roles.become_leader_or_follower(self, request, version)
+
+    def stop_replicas(self, request: m.StopReplicaRequest, version: int) -> m.StopReplicaResponse:
+        return replica_roles.stop_replicas(self, request, version)
+
+    def stop_fetching(self, tps: Iterable[TopicPartition]) -> None:
+        if self._fetchers is not None:
+            self._fetchers.remove(tps)
+
+    def start_fetching(self, partitions: Iterable[Partition]) -> None:
+        if self._fetchers is not None and not self._stopping:
+            self._fetchers.add(partitions)
+
+    def add_leadership_listener(self, on_leader: OnLeader, on_resign: OnResign) -> None:
+        """For coordinators: (partition, leader epoch) each time this broker starts or stops to
+        lead; None as epoch where the replica went away altogether."""
+        self._leadership_listeners.append((on_leader, on_resign))
+
+    def notify_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
+        for on_leader, _ in self._leadership_listeners:
+            on_leader(tp, leader_epoch)
+
+    def notify_resigned(self, tp: TopicPartition, leader_epoch: int | None) -> None:
+        for _, on_resign in self._leadership_listeners:
+            on_resign(tp, leader_epoch)
+
+    def on_topic_config_change(self, topic: str, log_config: LogSettings) -> None:
+        self.log_manager.update_settings(topic, log_config)
+
+    # --- append -----------------------------------------------------------------------------
+
+    async def append(
+        self,
+        entries: Mapping[TopicPartition, memoryview],
+        *,
+        acks: int,
+        timeout_ms: int,
+        internal_topics_allowed: bool = False,
+        from_coordinator: bool = False,
+        client_id: str | None = None,
+    ) -> dict[TopicPartition, ProduceResult]:
+        """Appends as leader; with acks -1 it returns when the in-sync replicas have it all."""
+        if acks not in _VALID_ACKS:
+            return {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries}
+        allowed = internal_topics_allowed or from_coordinator or client_id == _ADMIN_CLIENT
+        origin = Origin.COORDINATOR if from_coordinator else Origin.CLIENT
+        results: dict[TopicPartition, ProduceResult] = {}
+        wait: ProduceWait | None = None
+        for tp, data in entries.items():
+            try:
+                if tp.topic in INTERNAL_TOPICS and not allowed:
+                    raise KafkaError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION,
+                        f"Cannot append to internal topic {tp.topic}",
+                    )
+                partition = self.partition(tp)
+                results[tp], required_offset = self._append_one(partition, data, acks, origin)
+            except KafkaError as error:
+                results[tp] = self._refused(tp, error)
+                continue
+            log = partition.log
+            if (
+                log is not None
+                and log.end_offset - log.recovery_point >= log.settings.flush_messages
+            ):
+                await self.log_manager.flush(log)
+            if acks != -1 or log is None:
+                continue
+            if log.high_watermark >= required_offset:
+                results[tp] = _with_error(results[tp], partition.acks_error())
+                continue
+            if wait is None:
+                wait = ProduceWait(self._timeouts, timeout_ms)
+            partition.produce_waits.add(required_offset, wait)
+        if wait is not None:
+            await wait.future
+            for tp, code in wait.errors.items():
+                results[tp] = _with_error(results[tp], code)
+        return results
+
+    def _append_one(
+        self, partition: Partition, data: memoryview, acks: int, origin: Origin
+    ) -> tuple[ProduceResult, int]:
+        log = partition.leader_log()
+        try:
+            info = partition.append_as_leader(
+                data, acks=acks, origin=origin, now_ms=self.runtime.clock.monotonic_ms()
+            )
+        except OSError as error:
+            self.log_manager.dir_failed(log.data_dir, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+        result = ProduceResult(
+            ErrorCode.NONE, info.first_offset, info.append_time_ms, log.start_offset
+        )
+        return result, info.last_offset + 1
+
+    def _refused(self, tp: TopicPartition, error: KafkaError) -> ProduceResult:
+        log = self.log(tp)
+        rejected = error.record_errors if isinstance(error, RecordsRejected) else []
+        start_offset = -1 if log is None else log.start_offset
+        known = isinstance(error, RecordsRejected) or error.code in (
+            ErrorCode.INVALID_RECORD,
+            ErrorCode.INVALID_TIMESTAMP,
+        )
+        return ProduceResult(
+            error.code,
+            log_start_offset=start_offset if known else -1,
+            error_message=error.message,
+            record_errors=tuple(rejected),
+        )
+
+    # --- fetch ------------------------------------------------------------------------------
+
+    async def fetch(
+        self, params: FetchParams, partitions: Sequence[tuple[TopicPartition, FetchPartition]]
+    ) -> list[tuple[TopicPartition, FetchResult]]:
+        """Reads, and waits up to `max_wait_ms` where fewer than `min_bytes` are there."""
+        results = read_all(params, partitions, self.partition)
+        if params.is_follower:
+            self._note_follower(params.replica_id, partitions, results)
+        if params.max_wait_ms <= 0 or not partitions:
+            return results
+        size = 0
+        for _, result in results:
+            size += result.size
+            if result.error is not ErrorCode.NONE or result.diverging_epoch is not None:
+                return results
+        if size >= params.min_bytes:
+            return results
+        offsets: dict[Readable, int] = {
+            self._partitions[tp]: want.fetch_offset
+            for tp, want in partitions
+            if tp in self._partitions
+        }
+        wait = FetchWait(
+            self._timeouts,
+            params.max_wait_ms,
+            params.min_bytes,
+            offsets,
+            as_follower=params.is_follower,
+        )
+        try:
+            await wait.future
+        finally:
+            wait.detach()
+        return read_all(params, partitions, self.partition)
+
+    def _note_follower(
+        self,
+        replica_id: int,
+        partitions: Sequence[tuple[TopicPartition, FetchPartition]],
+        results: list[tuple[TopicPartition, FetchResult]],
+    ) -> None:
+        now_ms = self.runtime.clock.monotonic_ms()
+        for (tp, want), (_, result) in zip(partitions, results, strict=True):
+            if result.error is ErrorCode.NONE and result.diverging_epoch is None:
+                partition = self._partitions.get(tp)
+                if partition is not None:
+                    partition.follower_fetched(
+                        replica_id, want.fetch_offset, want.log_start_offset, now_ms
+                    )
+
+
+def _with_error(result: ProduceResult, error: ErrorCode) -> ProduceResult:
+    if error is ErrorCode.NONE:
+        return result
+    return ProduceResult(error)

@@ -1,0 +1,87 @@
+"""Reading for fetches: one pass over the partitions of a request (ReplicaManager.readFromLocalLog,
+Partition.readRecords)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ottla.broker.partition import Partition
+from ottla.broker.replica_types import FetchParams, FetchPartition, FetchResult
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.log import EMPTY, Log
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
+
+Wanted = tuple[TopicPartition, FetchPartition]
+
+
+def read_all(
+    params: FetchParams,
+    wanted: Sequence[Wanted],
+    partition_of: Callable[[TopicPartition], Partition],
+) -> list[tuple[TopicPartition, FetchResult]]:
+    """In the request's order; the first partition with data gives at least one whole batch."""
+    left = params.max_bytes
+    min_one_batch = not params.hard_max_bytes
+    results: list[tuple[TopicPartition, FetchResult]] = []
+    for tp, want in wanted:
+        try:
+            partition = partition_of(tp)
+            result = read_one(params, partition, want, max(0, left), min_one_batch)
+        except KafkaError as error:
+            result = FetchResult(error.code)
+        size = result.size
+        if size:
+            left -= size
+            min_one_batch = False
+        results.append((tp, result))
+    return results
+
+
+def read_one(
+    params: FetchParams, partition: Partition, want: FetchPartition, left: int, min_one_batch: bool
+) -> FetchResult:
+    log = partition.local_log(
+        want.current_leader_epoch, require_leader=params.is_follower or not params.any_replica
+    )
+    if want.topic_id != ZERO_TOPIC_ID and log.topic_id not in (ZERO_TOPIC_ID, want.topic_id):
+        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+    if want.last_fetched_epoch >= 0:
+        diverging = diverging_epoch(log, want)
+        if diverging is not None:
+            return FetchResult(
+                ErrorCode.NONE,
+                log.high_watermark,
+                log.high_watermark,
+                log.start_offset,
+                EMPTY,
+                diverging,
+            )
+    if params.is_follower and params.replica_id not in partition.remotes:
+        # A broker that is no replica here: it learns the bounds but gets no records.
+        data = EMPTY
+    else:
+        visible_end = log.end_offset if params.is_follower else log.high_watermark
+        data = log.read(
+            want.fetch_offset,
+            min(want.max_bytes, left),
+            visible_end,
+            min_one_batch=min_one_batch,
+        )
+    return FetchResult(
+        ErrorCode.NONE, log.high_watermark, log.high_watermark, log.start_offset, data
+    )
+
+
+def diverging_epoch(log: Log, want: FetchPartition) -> tuple[int, int] | None:
+    """Where the fetcher's log leaves this one; None if it agrees up to its fetch offset."""
+    epoch, end_offset = log.epochs.end_offset_for(want.last_fetched_epoch, log.end_offset)
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"No end offset is known for epoch {want.last_fetched_epoch} of {log.tp}",
+        )
+    if want.fetch_offset < log.start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
+        return epoch, end_offset
+    return None
