@@ -16,6 +16,7 @@ from ottla.metadata.store import (
     OPEN_ACL,
     Acl,
     AuthFailedError,
+    BadArgumentsError,
     Create,
     CreateMode,
     EventType,
@@ -35,6 +36,7 @@ from ottla.zk import acl as acls
 from ottla.zk.acl import Identity, digest_identity
 from ottla.zk.client_watches import ClientWatches, call_watchers
 from ottla.zk.engine import Engine, Outlet
+from ottla.zk.jute import MAX_PACKET_BYTES
 from ottla.zk.paths import validate
 from ottla.zk.tree import CreateTxn, Node
 
@@ -96,6 +98,8 @@ class EmbeddedStore(Outlet):
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
         def read() -> Stat | None:
             node = self._engine.tree.nodes.get(path)
+            if node is not None:
+                acls.check(node.acl, acls.READ, self._identities, path)
             if watch is not None:
                 self._engine.watches.add_data(path, self)
                 table = self._watches.exists if node is None else self._watches.data
@@ -140,15 +144,18 @@ class EmbeddedStore(Outlet):
         acl: tuple[Acl, ...] = OPEN_ACL,
     ) -> tuple[str, Stat]:
         def write() -> tuple[str, Stat]:
+            _check_size(path, data)
             made, node = self._engine.create(self._session, self._identities, path, data, acl, mode)
             return made, node.stat()
 
         return await self._answer(_final_path(path, mode), write)
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        return await self._answer(
-            path, lambda: self._engine.set_data(self._identities, path, data, version).stat()
-        )
+        def write() -> Stat:
+            _check_size(path, data)
+            return self._engine.set_data(self._identities, path, data, version).stat()
+
+        return await self._answer(path, write)
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         await self._answer(path, lambda: self._engine.delete(self._identities, path, version))
@@ -235,6 +242,12 @@ def _resolve(future: asyncio.Future[T], result: T) -> None:
 def _fail(future: asyncio.Future[T], refusal: StoreError) -> None:
     if not future.done():
         future.set_exception(refusal)
+
+
+def _check_size(path: str, data: bytes | None) -> None:
+    """What no server would take is not taken here either."""
+    if data is not None and len(data) + len(path) >= MAX_PACKET_BYTES:
+        raise BadArgumentsError(f"{path}: {len(data)} bytes are too many for one node")
 
 
 def _final_path(path: str, mode: CreateMode) -> str:

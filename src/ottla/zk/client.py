@@ -83,6 +83,7 @@ class ZooKeeperClient:
         # Set only while requests may be sent on it.
         self._connection: Connection | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._promised = 0
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
         self._auth_failed = False
@@ -302,7 +303,7 @@ class ZooKeeperClient:
         on_answer: OnAnswer | None = None,
     ) -> Any:
         connection = self._connection
-        if connection is None or len(connection.pending) >= MAX_IN_FLIGHT:
+        if connection is None or self._waiting or not self._has_place(connection):
             connection = await self._until_usable(self._timeout_ms)
         if len(body) + 8 > jute.MAX_PACKET_BYTES:
             # The server would drop the connection, and with it everybody's requests.
@@ -323,7 +324,7 @@ class ZooKeeperClient:
         give_up = loop.time() + timeout_ms / 1000
         while True:
             connection = self._connection
-            if connection is not None and len(connection.pending) < MAX_IN_FLIGHT:
+            if connection is not None and not self._waiting and self._has_place(connection):
                 return connection
             if self._auth_failed:
                 raise AuthFailedError
@@ -331,34 +332,37 @@ class ZooKeeperClient:
                 raise SessionExpiredError
             if len(self._waiting) >= MAX_WAITING:
                 raise ConnectionLossError
-            turn: asyncio.Future[None] = loop.create_future()
-            self._waiting.append(turn)
-            try:
-                await asyncio.wait_for(turn, max(0.0, give_up - loop.time()))
-            except TimeoutError:
-                raise ConnectionLossError from None
-            finally:
-                if not turn.done() or turn.cancelled():
-                    self._forget_waiting(turn)
+            await self._await_turn(give_up - loop.time())
+            if self._connection is not None:
+                return self._connection
 
-    def _forget_waiting(self, turn: asyncio.Future[None]) -> None:
+    async def _await_turn(self, timeout_s: float) -> None:
+        """Queues up; returns with a place kept free for the caller, who takes it at once."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
         try:
-            self._waiting.remove(turn)
-        except ValueError:
-            # It was taken out of the queue in the same turn of the loop.
-            self._wake_next()
+            async with asyncio.timeout(timeout_s):
+                await turn
+        except TimeoutError:
+            raise ConnectionLossError from None
+        finally:
+            if turn.done() and not turn.cancelled():
+                # The place was promised by _wake_next; where nobody uses it, the next one may.
+                self._promised -= turn.exception() is None
+            else:
+                self._waiting.remove(turn)
+
+    def _has_place(self, connection: Connection) -> bool:
+        return len(connection.pending) + self._promised < MAX_IN_FLIGHT
 
     def _wake_next(self) -> None:
-        """Lets as many wait no more as there are free places."""
+        """Lets as many go on as there are free places, in the order in which they came."""
         connection = self._connection
-        if connection is None:
-            return
-        free = MAX_IN_FLIGHT - len(connection.pending)
-        while free > 0 and self._waiting:
+        while connection is not None and self._waiting and self._has_place(connection):
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
-                free -= 1
+                self._promised += 1
 
     def _fail_waiting(self, error: type[StoreError]) -> None:
         while self._waiting:
@@ -430,7 +434,9 @@ class ZooKeeperClient:
 
     async def _establish(self, host: str, port: int, servers: int) -> Connection | None:
         """One attempt at one server; None where it did not work out."""
-        patience_s = max(MIN_CONNECT_S, self._asked_timeout_ms / 1000 / servers)
+        # A third, so that a server that takes the connection and then stays silent (one that
+        # starts, one whose disk hangs) leaves time for the others, or for another try.
+        patience_s = max(MIN_CONNECT_S, self._asked_timeout_ms / 3000 / servers)
         connection: Connection | None = None
         try:
             async with asyncio.timeout(patience_s):

@@ -72,9 +72,12 @@ def get_data(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
 def exists(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     path, position = jute.read_string(buffer, position, end)
     watch, position = jute.read_bool(buffer, position, end)
+    node = peer.engine.tree.nodes.get(path)
+    if node is not None:
+        # Since ZOOKEEPER-2590 even a stat needs READ.
+        acls.check(node.acl, acls.READ, peer.identities, path)
     if watch:
         peer.engine.watches.add_data(path, peer)
-    node = peer.engine.tree.nodes.get(path)
     if node is None:
         raise NoNodeError(path)
     return node.packed_stat()

@@ -49,6 +49,10 @@ def _isro(_: Status) -> str:
     return "rw"
 
 
+def _envi(_: Status) -> str:
+    return f"Environment:\nzookeeper.version={VERSION}, built on 01/01/2024 00:00 UTC\n"
+
+
 def _server_lines(status: Status) -> str:
     return (
         "Latency min/avg/max: 0/0.0/0\n"
@@ -114,6 +118,7 @@ def _wchs(status: Status) -> str:
 _WORDS = {
     b"ruok": _ruok,
     b"isro": _isro,
+    b"envi": _envi,
     b"srvr": _srvr,
     b"stat": _stat,
     b"mntr": _mntr,

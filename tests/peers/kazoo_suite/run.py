@@ -1,7 +1,7 @@
 """Runs kazoo's own test-suite on one server and writes what came out as JSON.
 
-    python tests/peers/kazoo_suite/run.py outcomes.json [pytest arguments]
-    KAZOO_SUITE_JAVA=/usr/bin/java python … outcomes.json      the same on Apache ZooKeeper
+python tests/peers/kazoo_suite/run.py outcomes.json [pytest arguments]
+KAZOO_SUITE_JAVA=/usr/bin/java python … outcomes.json      the same on Apache ZooKeeper
 """
 
 from __future__ import annotations
