@@ -20,10 +20,27 @@ from ottla.cli.topic_options import (
     parse_configs,
     select_topics,
 )
+from ottla.configdef import java_integer
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 
-_NUMBER = click.IntRange(-(2**31), 2**31 - 1)
-_NUMBER.name = "integer"  # for "... is not a valid integer."
+
+class TopicCommandFailed(click.ClickException):
+    """Shown as kafka-topics words it, on stderr."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(f"Error while executing topic command : {reason}")
+
+
+def _number(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """A 32-bit number; anything else has the text of Kafka's option parser."""
+    if value is None:
+        return None
+    try:
+        return java_integer(value, 31)
+    except ValueError:
+        option = param.opts[0].lstrip("-")
+        reason = f"Cannot parse argument '{value}' of option {option}"
+        raise TopicCommandFailed(reason) from None
 
 
 def _flag(name: str, text: str) -> Callable[[Any], Any]:
@@ -44,8 +61,10 @@ def _flag(name: str, text: str) -> Callable[[Any], Any]:
 @_flag("alter", "Add partitions to topics.")
 @_flag("delete", "Delete topics.")
 @click.option("--topic", help="The topic; a regular expression except with --create.")
-@click.option("--partitions", type=_NUMBER, help="Number of partitions.")
-@click.option("--replication-factor", type=_NUMBER, help="Replicas of each partition.")
+@click.option("--partitions", metavar="N", callback=_number, help="Number of partitions.")
+@click.option(
+    "--replication-factor", metavar="N", callback=_number, help="Replicas of each partition."
+)
 @click.option(
     "--replica-assignment", help="Brokers of each partition: 1:2,2:3 puts partition 0 on 1 and 2."
 )
@@ -65,13 +84,7 @@ def command(**given: Any) -> None:
     try:
         asyncio.run(_execute(options))
     except OttlaError as error:
-        raise TopicCommandFailed(f"Error while executing topic command : {error}") from None
-
-
-class TopicCommandFailed(click.ClickException):
-    """Shown as kafka-topics words it, on stderr."""
-
-    exit_code = 1
+        raise TopicCommandFailed(error) from None
 
 
 async def _execute(options: TopicOptions) -> None:

@@ -76,7 +76,13 @@ def test_a_dead_bootstrap_server_is_one_line_soon() -> None:
         (["topics", "--no-such"], "No such option '--no-such'."),
         (
             ["topics", "--create", "--topic", "t", "--partitions", "many"],
-            "Invalid value for '--partitions': 'many' is not a valid integer.",
+            "Error while executing topic command : Cannot parse argument 'many' of option "
+            "partitions",
+        ),
+        (
+            ["topics", "--create", "--topic", "t", "--replication-factor", "99999999999"],
+            "Error while executing topic command : Cannot parse argument '99999999999' of option "
+            "replication-factor",
         ),
         (["up", "--brokers", "three"], "'three' is not a valid integer"),
         (["up", "--brokers", "0"], "Invalid value for '--brokers'"),

@@ -94,8 +94,7 @@ class StandIn:
 
     async def create_topics(self, topics: list[NewTopic]) -> dict[str, CreatedTopic | KafkaError]:
         self.done.append(topics)
-        made = {t.name: CreatedTopic(t.name, TOPIC_ID, 1, 1) for t in topics}
-        return made if self.refuse is None else dict.fromkeys(made, self.refuse)
+        return {t.name: self.refuse or CreatedTopic(t.name, TOPIC_ID, 1, 1) for t in topics}
 
     async def create_partitions(
         self, wanted: Mapping[str, NewPartitions]
