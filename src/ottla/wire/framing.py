@@ -167,10 +167,11 @@ class FrameReader:
         frames: list[memoryview] = []
         position = self._complete_partial(data, frames) if self._partial else 0
         end = self._end_of_whole_frames(data, position)
-        if end > position:
-            self._cut(memoryview(bytearray(data[position:end])), frames)
-        if end < len(data):
-            self._partial = bytearray(data[end:])
+        with memoryview(data) as view:
+            if end > position:
+                self._cut(memoryview(bytearray(view[position:end])), frames)
+            if end < len(data):
+                self._partial = bytearray(view[end:])
         return frames
 
     def _complete_partial(self, data: Buffer, frames: list[memoryview]) -> int:
