@@ -94,6 +94,8 @@ class Controller:
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
         self._penalty_timer: asyncio.TimerHandle | None = None
+        # False from the end of a session until the broker has registered under the next one.
+        self._may_stand = True
         self.journal = Journal(runtime.clock, broker_id)
 
     # What the broker asks
@@ -143,6 +145,7 @@ class Controller:
 
     def on_session_expired(self) -> None:
         """Ends the reign at once, whatever is being worked on."""
+        self._may_stand = False
         if self._reign is not None:
             self._reign.interpreter.revoke()
         self._answer_inactive(self._queue.drain())
@@ -150,6 +153,7 @@ class Controller:
 
     async def on_new_session(self) -> None:
         """The broker has registered again under its new session: take part in elections."""
+        self._may_stand = True
         await self._queue.call(Reelect())
 
     async def _run(self) -> None:
@@ -215,7 +219,8 @@ class Controller:
         return found is not None
 
     async def _follow_and_elect(self) -> None:
-        if await self._follow() or self._penalty_timer is not None:
+        exists = await self._follow()
+        if exists or not self._may_stand or self._penalty_timer is not None:
             return
         office = await elector.elect(self._store, self._runtime.clock, self._broker_id)
         self.journal.epoch = office.epoch

@@ -1,0 +1,216 @@
+"""Elections of controllers: who wins, who is fenced, and what a successor finishes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from controlled_cluster import ControlledCluster, eventually
+
+from ottla.controller import elector
+from ottla.controller.interpreter import ControllerMovedError
+from ottla.metadata.embedded import EmbeddedStore
+from ottla.metadata.store import ConnectionLossError, CreateMode
+from ottla.metadata.znodes import ConfigZnode, LeaderAndIsr, ReplicaAssignment, TopicZnode
+from ottla.wire import messages as m
+
+
+async def test_the_first_controller_has_epoch_one(cluster: ControlledCluster) -> None:
+    controller = await cluster.start_controller(2)
+    assert controller.is_active and controller.epoch == 1
+    assert (await cluster.admin.get("/controller_epoch"))[0] == b"1"
+    stored = await cluster.json("/controller")
+    assert (stored["version"], stored["brokerid"]) == (1, 2)
+    assert isinstance(stored["timestamp"], str)
+    assert (await cluster.admin.get("/feature"))[0] == b'{"features":{},"version":1,"status":1}'
+    # Even with nothing to do, every broker hears who the controller is.
+    for broker in cluster.brokers.values():
+        (request,) = broker.requests
+        assert (request.controller_id, request.controller_epoch) == (2, 1)
+
+
+async def test_a_second_one_waits_and_takes_over(cluster: ControlledCluster) -> None:
+    first = await cluster.start_controller(0)
+    second = await cluster.start_controller(1)
+    assert first.is_active and not second.is_active
+    await cluster.kill_controller(first)
+    await eventually(lambda: second.is_active)
+    assert second.epoch == 2
+
+
+async def test_a_successor_finishes_half_done_creation_and_deletion(
+    cluster: ControlledCluster,
+) -> None:
+    first = await cluster.start_controller(0)
+    await cluster.create_topic("old", {0: (1, 2)}, topic_id=b"o" * 16)
+    await cluster.kill_controller(first)
+    # Nobody is in office: one topic is wanted, half of another exists, one shall go.
+    await cluster.create_topic("wanted", {0: (1, 2), 1: (2, 1)}, topic_id=b"w" * 16)
+    await cluster.create_topic("half", {0: (2, 0)}, topic_id=None)
+    await cluster.create_path("/brokers/topics/half/partitions/0")
+    await cluster.admin.create("/admin/delete_topics/old")
+    cluster.clear()
+    await cluster.start_controller(1)
+    assert await cluster.state("wanted", 1) == LeaderAndIsr(2, 0, (2, 1), 2, 0)
+    assert await cluster.state("half") == LeaderAndIsr(2, 0, (2, 0), 2, 0)
+    assert "topic_id" in await cluster.json("/brokers/topics/half")
+    await eventually(lambda: _is_gone(cluster, "old"))
+
+
+async def _is_gone(cluster: ControlledCluster, topic: str) -> bool:
+    return not await cluster.exists(f"/brokers/topics/{topic}") and not await cluster.exists(
+        f"/admin/delete_topics/{topic}"
+    )
+
+
+async def test_a_successor_finishes_a_deletion_whose_topic_znode_is_gone(
+    cluster: ControlledCluster,
+) -> None:
+    await cluster.admin.create(ConfigZnode.path("topics", "t"), ConfigZnode.encode({}))
+    await cluster.admin.create("/admin/delete_topics/t")
+    await cluster.start_controller(0)
+    assert not await cluster.exists("/admin/delete_topics/t")
+    assert not await cluster.exists("/config/topics/t")
+
+
+async def test_failover_elects_for_brokers_that_died_meanwhile(cluster: ControlledCluster) -> None:
+    first = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (2, 1), 1: (1, 2)})
+    await cluster.kill_controller(first)
+    await cluster.stop_broker(2)
+    cluster.clear()
+    await cluster.start_controller(1)
+    state = await cluster.state("t", 0)
+    assert state is not None
+    assert (state.leader, state.isr, state.controller_epoch) == (1, (1,), 2)
+    assert (await cluster.state("t", 1)).isr == (1,)
+    first_request = cluster.brokers[1].requests[0]
+    assert isinstance(first_request, m.UpdateMetadataRequest)
+    assert first_request.topic_states == []
+
+
+async def test_an_old_controller_is_fenced(cluster: ControlledCluster) -> None:
+    """It lost its office without noticing: its next write is refused and it resigns."""
+    old = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (1, 2)})
+    await cluster.admin.set("/controller_epoch", b"2")
+    await cluster.admin.create("/brokers/topics/u", TopicZnode.encode({0: ReplicaAssignment((1,))}))
+    await eventually(lambda: not old.is_active)
+    assert await cluster.state("u") is None
+    assert "topic_id" not in await cluster.json("/brokers/topics/u")
+
+
+async def test_an_expired_session_resigns_and_comes_back(cluster: ControlledCluster) -> None:
+    controller = await cluster.start_controller(0)
+    store = cluster.controller_stores[0]
+    store.expire()
+    controller.on_session_expired()
+    await cluster.settle()
+    assert not controller.is_active
+    await controller.on_new_session()
+    assert controller.is_active and controller.epoch == 2
+
+
+async def test_calls_that_waited_for_a_lost_controller_are_answered(
+    cluster: ControlledCluster,
+) -> None:
+    controller = await cluster.start_controller(0)
+    await controller.stop()
+    waiting = asyncio.ensure_future(controller.alter_isr(m.AlterPartitionRequest()))
+    await asyncio.sleep(0)
+    controller.on_session_expired()
+    assert (await waiting).error_code == 41
+
+
+async def test_deleting_the_controller_node_moves_the_controller(
+    cluster: ControlledCluster,
+) -> None:
+    controller = await cluster.start_controller(0)
+    await cluster.admin.delete("/controller")
+    await eventually(lambda: controller.epoch == 2 and controller.is_active)
+
+
+async def test_garbage_in_controller_epoch_keeps_everyone_from_office(
+    cluster: ControlledCluster,
+) -> None:
+    await cluster.admin.create("/controller_epoch", b"many")
+    controller = await cluster.start_controller(0)
+    assert not controller.is_active
+    await cluster.admin.set("/controller_epoch", b"7")
+    await eventually(lambda: controller.is_active)
+    assert controller.epoch == 8
+
+
+async def test_a_failure_in_office_frees_it_for_a_fresh_start(
+    cluster: ControlledCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = await cluster.start_controller(0)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ottla.controller.decisions.brokers.compare", fail)
+        await cluster.start_broker(5)
+        await eventually(lambda: not controller.is_active)
+        assert not await cluster.exists("/controller")
+    await eventually(lambda: controller.is_active)
+    assert controller.epoch == 2
+    assert cluster.brokers[5].of_type(m.UpdateMetadataRequest)
+
+
+class LosingStore(EmbeddedStore):
+    """Loses the answer of the next multi after it was applied."""
+
+    lose = True
+
+    async def multi(self, ops):  # type: ignore[no-untyped-def]
+        results = await super().multi(ops)
+        if self.lose:
+            self.lose = False
+            raise ConnectionLossError("/")
+        return results
+
+
+async def test_a_lost_answer_of_the_election_is_a_victory(cluster: ControlledCluster) -> None:
+    store = LosingStore(cluster.engine)
+    office = await elector.elect(store, cluster.runtime.clock, 1)
+    assert office.epoch == 1
+    assert office.epoch_zk_version == (await cluster.admin.exists("/controller_epoch")).version
+
+
+async def test_a_node_of_our_id_under_another_session_is_no_victory(
+    cluster: ControlledCluster,
+) -> None:
+    await cluster.admin.create("/controller_epoch", b"4")
+    await cluster.admin.create(
+        "/controller",
+        b'{"version":1,"brokerid":1,"timestamp":"0"}',
+        mode=CreateMode.EPHEMERAL,
+    )
+    store = EmbeddedStore(cluster.engine)
+    with pytest.raises(ControllerMovedError):
+        await elector.elect(store, cluster.runtime.clock, 1)
+
+
+async def test_old_notifications_are_cleared_by_a_new_controller(
+    cluster: ControlledCluster,
+) -> None:
+    for parent in ("/isr_change_notification/isr_change_", "/log_dir_event_notification/log_dir_"):
+        await cluster.admin.create(parent, b"{", mode=CreateMode.PERSISTENT_SEQUENTIAL)
+    await cluster.start_controller(0)
+    assert await cluster.admin.children("/isr_change_notification") == []
+    assert await cluster.admin.children("/log_dir_event_notification") == []
+
+
+async def test_a_disabled_feature_node_is_enabled_and_garbage_is_left(
+    cluster: ControlledCluster,
+) -> None:
+    await cluster.admin.create("/feature", b'{"features":{},"version":1,"status":0}')
+    first = await cluster.start_controller(0)
+    assert (await cluster.json("/feature"))["status"] == 1
+    await cluster.kill_controller(first)
+    await cluster.admin.set("/feature", b"]")
+    second = await cluster.start_controller(1)
+    assert second.is_active
+    assert (await cluster.admin.get("/feature"))[0] == b"]"
