@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ottla.broker.ports import ControllerPort
     from ottla.broker.replica_manager import ReplicaManager
     from ottla.broker.topic_admin import TopicAdmin
+    from ottla.broker.topic_settings import TopicSettings
     from ottla.config import BrokerConfig
     from ottla.coordinator.group_coordinator import GroupCoordinator
     from ottla.coordinator.producer_ids import ProducerIds
@@ -39,6 +40,7 @@ class BrokerServices:
     topic_admin: TopicAdmin
     groups: GroupCoordinator
     producer_ids: ProducerIds
+    topic_settings: TopicSettings
     # czxid of /brokers/ids/<id>; changes when the broker registers again (KIP-380).
     broker_epoch: int = -1
     # Highest controller epoch seen in LeaderAndIsr, StopReplica and UpdateMetadata together.

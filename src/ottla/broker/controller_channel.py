@@ -60,6 +60,9 @@ class ControllerChannel:
                 self._connection, self._connected_to = connection, endpoint
             return connection
 
+    async def shutdown(self) -> None:
+        self.close()
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PRODUCE = 0
+_LEADER_AND_ISR = 4
 _API_VERSIONS = 18
 # api_key, api_version and correlation_id open every request header, whatever its version.
 _HEADER_START = struct.Struct(">hhi")
@@ -60,7 +61,24 @@ def begin(services: BrokerServices, frame: memoryview, listener: str, client_hos
     except WireError as error:
         raise CloseConnection(f"{route.name} version {version} cannot be read: {error}") from None
     context = RequestContext(services, header, listener, client_host)
-    return Call(loaded, request, version, correlation_id, loaded.handle(context, request))
+    running = loaded.handle(context, request)
+    if api_key == _LEADER_AND_ISR:
+        running = _after_topic_configs(services, request, running)
+    return Call(loaded, request, version, correlation_id, running)
+
+
+async def _after_topic_configs(
+    services: BrokerServices, request: Any, running: Coroutine[Any, Any, Any]
+) -> Any:
+    """LeaderAndIsr may create logs, which need their topic's configs at once."""
+    topics = {state.topic_name for state in request.topic_states}
+    topics.update(state.topic_name for state in request.ungrouped_partition_states)
+    try:
+        await services.topic_settings.load(topics)
+    except BaseException:
+        running.close()
+        raise
+    return await running
 
 
 async def _unsupported_api_versions(loaded: LoadedRoute) -> Any:

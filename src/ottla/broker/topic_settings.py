@@ -1,0 +1,87 @@
+"""The resolved configs of topics, at hand where a log is created or loaded.
+
+Kafka reads a topic's config znode whenever it creates a log; here the znodes of all topics are
+read at start and those of new topics before their first LeaderAndIsr is carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ottla.broker.config_admin import read_topic_config
+from ottla.metadata import znodes
+from ottla.metadata.store import NoNodeError, StoreError
+from ottla.topics.configs import LogConfig, sound_overrides
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata_cache import MetadataCache
+    from ottla.config import BrokerConfig
+    from ottla.metadata.store import MetadataStore
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = 60
+_PAUSE_S = 0.5
+
+
+class TopicSettings:
+    """Topic configs over the broker's defaults; topics without overrides share one object."""
+
+    def __init__(self, config: BrokerConfig, store: MetadataStore) -> None:
+        self._config = config
+        self._store = store
+        self._defaults = LogConfig.resolve(config)
+        self._by_topic: dict[str, LogConfig] = {}
+
+    def of(self, topic: str) -> LogConfig:
+        return self._by_topic.get(topic, self._defaults)
+
+    async def load_all(self) -> None:
+        """Reads the configs of every topic there is."""
+        try:
+            topics = await self._store.children(znodes.ConfigZnode.path(znodes.ConfigZnode.TOPICS))
+        except NoNodeError:
+            return
+        await self.load(topics)
+
+    async def load(self, topics: Collection[str]) -> None:
+        """Reads the configs of those topics that are not known yet.
+
+        A store that is away for a moment is waited for: a log with the wrong settings would be
+        worse than a log that comes later.
+        """
+        unknown = [topic for topic in topics if topic not in self._by_topic]
+        for _ in range(_ATTEMPTS):
+            try:
+                found = await asyncio.gather(*(read_topic_config(self._store, t) for t in unknown))
+            except StoreError as error:
+                log.warning("topic configs cannot be read, trying again: %r", error)
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            for topic, overrides in zip(unknown, found, strict=True):
+                self.set(topic, overrides)
+            return
+        log.error("going on without the configs of %d topics", len(unknown))
+
+    def set(self, topic: str, overrides: dict[str, str]) -> LogConfig:
+        """Takes over a topic's own configs; what does not hold is logged and left out."""
+        sound = sound_overrides(overrides)
+        if len(sound) < len(overrides):
+            ignored = sorted(overrides.keys() - sound.keys())
+            log.error("topic %s has configs that do not hold: %s", topic, ", ".join(ignored))
+        resolved = LogConfig.resolve(self._config, sound) if sound else self._defaults
+        self._by_topic[topic] = resolved
+        return resolved
+
+    def forget_deleted(self, cache: MetadataCache) -> None:
+        """Follows the cache: a topic made anew under an old name is read again."""
+
+        def forget(named: frozenset[str]) -> None:
+            for topic in named:
+                if not cache.contains_topic(topic):
+                    self._by_topic.pop(topic, None)
+
+        cache.add_listener(forget)

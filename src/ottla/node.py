@@ -1,0 +1,425 @@
+"""One broker process: makes the parts and joins them, in the order of Kafka's KafkaServer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker import registration
+from ottla.broker.alter_isr import AlterIsrManager
+from ottla.broker.config_changes import ConfigChanges
+from ottla.broker.context import BrokerServices
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.server import BrokerServer
+from ottla.broker.topic_admin import TopicAdmin
+from ottla.broker.topic_settings import TopicSettings
+from ottla.client.connection import Connection
+from ottla.controller.config import ControllerConfig
+from ottla.controller.controller import Controller
+from ottla.coordinator.group_coordinator import GroupCoordinator
+from ottla.coordinator.producer_ids import ProducerIds
+from ottla.errors import InvariantViolated, OttlaError
+from ottla.metadata import znodes
+from ottla.metadata.store import CreateMode, NoNodeError, SessionState, StoreError
+from ottla.storage import identity
+from ottla.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from ottla.config import BrokerConfig
+    from ottla.metadata.store import MetadataStore
+    from ottla.runtime import Runtime
+    from ottla.types import Endpoint
+
+log = logging.getLogger(__name__)
+
+# How long a started broker waits to hear of itself from the controller. Kafka does not wait;
+# whoever starts a cluster here may use it as soon as the start returned.
+_FIRST_METADATA_MS = 10_000
+_REJOIN_PAUSE_S = 1.0
+
+
+class StartError(OttlaError):
+    """The broker cannot run with what it found; the text says why."""
+
+
+class Node:
+    """A broker. `store` is a session of its own; without one it connects to ZooKeeper."""
+
+    def __init__(
+        self, config: BrokerConfig, runtime: Runtime, store: MetadataStore | None = None
+    ) -> None:
+        self.config = config
+        self.runtime = runtime
+        # Set when the broker can no longer do its duty; `run_broker` then ends with the error.
+        self.failed: asyncio.Future[None] | None = None
+        self._store = store
+        self._parts: _Parts | None = None
+        self._servers: list[BrokerServer] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        # How to end what was started, the last one first.
+        self._endings: list[Callable[[], Awaitable[None]]] = []
+        self._must_rejoin = False
+        self._stopping = False
+
+    @property
+    def port(self) -> int:
+        """The first listener's port (useful after asking for port 0)."""
+        return self._servers[0].port
+
+    @property
+    def broker_id(self) -> int:
+        return self.services.broker_id
+
+    @property
+    def services(self) -> BrokerServices:
+        return self.parts.services
+
+    @property
+    def controller(self) -> Controller:
+        return self.parts.controller
+
+    @property
+    def parts(self) -> _Parts:
+        if self._parts is None:
+            raise InvariantViolated("the broker is not started")
+        return self._parts
+
+    # start
+
+    async def start(self) -> None:
+        """Returns when the broker serves and the controller has told it of the cluster."""
+        self.failed = asyncio.get_running_loop().create_future()
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop(controlled=False)
+            raise
+        await self._await_metadata()
+
+    async def _start(self) -> None:
+        store = self._store = self._store or await _connect(self.config, self.runtime)
+        self._endings.append(store.close)
+        await registration.create_permanent_paths(store)
+        await _check_features(store)
+        cluster_id = await registration.cluster_id(store, self.runtime.random)
+        broker_id = await self._settle_broker_id(store, cluster_id)
+        self.config = await _with_dynamic_config(self.config, store, broker_id)
+        parts = self._parts = _Parts(self, store, broker_id, cluster_id)
+        self._endings += [parts.channel.shutdown, parts.controller.stop]
+        await parts.topic_settings.load_all()
+        await parts.log_manager.start()
+        self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
+        for endpoint in self.config.listeners:
+            server = BrokerServer(self.runtime, self.config, endpoint)
+            await server.open()
+            self._servers.append(server)
+        await parts.replica_manager.start()
+        self._endings.append(parts.replica_manager.shutdown)
+        await parts.groups.start()
+        self._endings += [
+            parts.groups.shutdown,
+            parts.topic_admin.close,
+            parts.config_changes.stop,
+        ]
+        store.add_session_listener(self._session_changed)
+        await self._register(check_endpoints=True)
+        identity.write_identity(
+            self.runtime.disk,
+            parts.log_manager.online_dirs(),
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            comment=_java_date(self.runtime.clock.now_ms()),
+        )
+        await parts.controller.start()
+        await parts.config_changes.start()
+        for server in self._servers:
+            server.start_processing(parts.services)
+        log.info("broker %d of cluster %s serves", broker_id, cluster_id)
+
+    async def _settle_broker_id(self, store: MetadataStore, cluster_id: str) -> int:
+        stored = identity.read_identity(self.runtime.disk, self.config.log_dirs)
+        identity.check_identity(stored, broker_id=self.config.broker_id, cluster_id=cluster_id)
+        if self.config.broker_id >= 0:
+            return self.config.broker_id
+        if stored.broker_id is not None:
+            return stored.broker_id
+        return await registration.generate_broker_id(
+            store, self.config.integer("reserved.broker.max.id")
+        )
+
+    async def _register(self, *, check_endpoints: bool) -> None:
+        services = self.services
+        info = znodes.BrokerInfo(
+            broker_id=services.broker_id,
+            endpoints=tuple(self._advertised()),
+            rack=self.config.rack,
+            timestamp_ms=self.runtime.clock.now_ms(),
+        )
+        if check_endpoints:
+            await registration.check_endpoints(services.store, info)
+        services.broker_epoch = await registration.register(
+            services.store,
+            info,
+            session_timeout_ms=self.config.integer("zookeeper.session.timeout.ms"),
+        )
+
+    def _advertised(self) -> list[Endpoint]:
+        """What clients are told; a port that was left to the system is known by now."""
+        bound = {server.listener: server.port for server in self._servers}
+        return [
+            endpoint if endpoint.port else endpoint._replace(port=bound[endpoint.listener])
+            for endpoint in self.config.advertised_listeners
+        ]
+
+    async def _await_metadata(self) -> None:
+        cache, own_id = self.services.metadata_cache, self.broker_id
+        deadline_ms = self.runtime.clock.monotonic_ms() + _FIRST_METADATA_MS
+        told = asyncio.Event()
+        listener = lambda _topics: told.set()  # noqa: E731 - needed twice, by identity
+        cache.add_listener(listener)
+        try:
+            while cache.broker(own_id) is None:
+                left_ms = deadline_ms - self.runtime.clock.monotonic_ms()
+                try:
+                    await asyncio.wait_for(told.wait(), max(0, left_ms) / 1000)
+                except TimeoutError:
+                    log.warning("no controller has told this broker of the cluster yet")
+                    return
+                told.clear()
+        finally:
+            cache.remove_listener(listener)
+
+    # the session
+
+    def _session_changed(self, state: SessionState) -> None:
+        if self._stopping:
+            return
+        if state is SessionState.EXPIRED:
+            log.warning("the session in the store expired")
+            self._must_rejoin = True
+            self.controller.on_session_expired()
+        elif state is SessionState.CONNECTED and self._must_rejoin:
+            self._must_rejoin = False
+            self.spawn(self._rejoin())
+
+    async def _rejoin(self) -> None:
+        """Under a new session: register with a new epoch, then take part in elections again."""
+        while True:
+            try:
+                await self._register(check_endpoints=False)
+                break
+            except registration.RegistrationError as error:
+                self.fail(error)
+                return
+            except StoreError as error:
+                log.warning("registering again failed, trying once more: %r", error)
+                await asyncio.sleep(_REJOIN_PAUSE_S)
+        self.parts.config_changes.on_new_session()
+        await self.controller.on_new_session()
+
+    def fail(self, error: Exception) -> None:
+        """The broker cannot go on; whoever runs it is told."""
+        log.error("this broker must stop: %s", error)
+        if self.failed is not None and not self.failed.done():
+            self.failed.set_exception(error)
+            self.failed.exception()  # retrieved: a node in a test may have nobody who awaits it
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs work in the background until the node stops."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # stop
+
+    async def stop(self, *, controlled: bool = True) -> None:
+        """Hands leadership over where `controlled`, then ends every part and the session."""
+        parts = self._parts
+        hand_over = controlled and self.config.boolean("controlled.shutdown.enable")
+        if hand_over and parts is not None and not self._stopping:
+            from ottla.broker.controlled_shutdown import leave_in_order
+
+            await leave_in_order(parts.services)
+        self._stopping = True
+        for server in self._servers:
+            await server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._endings:
+            ending = self._endings.pop()
+            try:
+                await ending()
+            except Exception:
+                # The other parts must still end: logs are closed, the session is given back.
+                log.exception("a part of the broker did not end cleanly")
+
+
+class _Parts:
+    """What a started broker consists of."""
+
+    def __init__(self, node: Node, store: MetadataStore, broker_id: int, cluster_id: str) -> None:
+        config, runtime = node.config, node.runtime
+        self._node = node
+        self._store = store
+        cache = MetadataCache()
+        self.topic_settings = TopicSettings(config, store)
+        self.topic_settings.forget_deleted(cache)
+        self.log_manager = LogManager(runtime, config, self.topic_settings.of)
+        self.channel = ControllerChannel(
+            runtime.network, cache, _control_listener(config), broker_id
+        )
+        self.alter_isr = AlterIsrManager(
+            self.channel, broker_id, lambda: self.services.broker_epoch
+        )
+        self.replica_manager = ReplicaManager(
+            runtime,
+            config,
+            self.log_manager,
+            cache,
+            self.alter_isr,
+            broker_id=broker_id,
+            on_dir_failure=self._dir_failed,
+        )
+        self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
+        self.controller = Controller(
+            runtime, store, broker_id, _controller_config(config), self._connect_to_broker
+        )
+        self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
+        self.config_changes = ConfigChanges(store, runtime.clock, self._take_topic_config)
+        self.services = BrokerServices(
+            runtime=runtime,
+            config=config,
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            store=store,
+            metadata_cache=cache,
+            replica_manager=self.replica_manager,
+            controller=self.controller,
+            topic_admin=self.topic_admin,
+            groups=self.groups,
+            producer_ids=ProducerIds(runtime, store, broker_id),
+            topic_settings=self.topic_settings,
+        )
+
+    async def _connect_to_broker(self, host: str, port: int) -> Connection:
+        """A connection for the controller's requests; its client id is the controller's id."""
+        return await Connection.open(
+            self._node.runtime.network, host, port, client_id=str(self.services.broker_id)
+        )
+
+    def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
+        resolved = self.topic_settings.set(topic, overrides)
+        self.replica_manager.on_topic_config_change(topic, resolved)
+        if resolved.unclean_leader_election_enable:
+            self.controller.enable_unclean_leader_election(topic)
+
+    def _dir_failed(self, path: Path) -> None:
+        if not self.log_manager.online_dirs():
+            self._node.fail(StartError(f"{path} failed and no other folder in log.dirs is left"))
+            return
+        self._node.spawn(self._report_dir_failure())
+
+    async def _report_dir_failure(self) -> None:
+        """The controller then asks this broker which of its replicas are left."""
+        await self._store.create(
+            znodes.LogDirEventNotificationZnode.path(),
+            znodes.LogDirEventNotificationZnode.encode(self.services.broker_id),
+            mode=CreateMode.PERSISTENT_SEQUENTIAL,
+        )
+
+
+async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
+    from ottla.zk.client import ZooKeeperClient
+
+    store = await ZooKeeperClient.connect(
+        runtime,
+        config.zookeeper_connect,
+        session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
+        connect_timeout_ms=config.integer("zookeeper.connection.timeout.ms"),
+    )
+    if store.chroot:
+        await store.create_chroot()
+    return store
+
+
+async def _check_features(store: MetadataStore) -> None:
+    """Refuses a cluster that has finalised features: none are known here (KIP-584)."""
+    try:
+        data, _ = await store.get(znodes.FeatureZnode.path())
+    except NoNodeError:
+        return
+    found = znodes.FeatureZnode.decode(data)
+    if found.status == znodes.FeatureZnode.STATUS_ENABLED and found.features:
+        names = ", ".join(sorted(found.features))
+        raise StartError(f"the cluster has finalised features that this broker lacks: {names}")
+
+
+async def _with_dynamic_config(
+    config: BrokerConfig, store: MetadataStore, broker_id: int
+) -> BrokerConfig:
+    levels = []
+    for name in (znodes.DEFAULT_ENTITY, str(broker_id)):
+        try:
+            data, _ = await store.get(znodes.ConfigZnode.path(znodes.ConfigZnode.BROKERS, name))
+        except NoNodeError:
+            data = None
+        levels.append(znodes.ConfigZnode.decode(data))
+    return config.with_dynamic(*levels) if any(levels) else config
+
+
+def _control_listener(config: BrokerConfig) -> str:
+    return config.optional_text("control.plane.listener.name") or config.inter_broker_listener
+
+
+def _controller_config(config: BrokerConfig) -> ControllerConfig:
+    return ControllerConfig(
+        delete_topic_enable=config.boolean("delete.topic.enable"),
+        unclean_leader_election_enable=config.boolean("unclean.leader.election.enable"),
+        auto_leader_rebalance_enable=config.boolean("auto.leader.rebalance.enable"),
+        leader_imbalance_per_broker_percentage=config.integer(
+            "leader.imbalance.per.broker.percentage"
+        ),
+        leader_imbalance_check_interval_s=config.integer("leader.imbalance.check.interval.seconds"),
+        control_listener=_control_listener(config),
+        inter_broker_listener=config.inter_broker_listener,
+        controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
+    )
+
+
+def _java_date(now_ms: int) -> str:
+    """The comment line that java.util.Properties writes: Sun Nov 15 06:19:57 UTC 2026."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+
+
+async def run_broker(
+    config: BrokerConfig, runtime: Runtime, ready: Callable[[Node], None] | None = None
+) -> None:
+    """Runs a broker until SIGTERM or SIGINT; raises OttlaError where it cannot go on."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    node = Node(config, runtime)
+    await node.start()
+    if ready is not None:
+        ready(node)
+    failed = node.failed
+    if failed is None:
+        raise InvariantViolated("a started node has no way to fail")
+    asked = loop.create_task(stop.wait())
+    try:
+        await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
+        await node.stop(controlled=not failed.done())
+    finally:
+        asked.cancel()
+    if failed.done():
+        failed.result()
