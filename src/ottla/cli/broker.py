@@ -21,6 +21,7 @@ from ottla.cli.options import settings_option
 def command(path: Path, overrides: dict[str, str]) -> None:
     import asyncio
     import logging
+    import sys
 
     import uvloop
 
@@ -30,9 +31,17 @@ def command(path: Path, overrides: dict[str, str]) -> None:
     for warning in config.warnings:
         click.echo(f"warning: {warning}", err=True)
     from ottla.logs import configure_logging
-    from ottla.node import run_broker
+    from ottla.node import Node, run_broker
     from ottla.runtime import system_runtime
 
     configure_logging(None, f"broker-{config.broker_id}", stderr_level=logging.INFO)
+
+    def ready(node: Node) -> None:
+        host = config.advertised_listeners[0].host
+        click.echo(
+            f"ready: bootstrap.servers={host}:{node.port} zookeeper={config.zookeeper_connect}"
+        )
+        sys.stdout.flush()
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_broker(config, system_runtime()))
+        runner.run(run_broker(config, system_runtime(), ready))
