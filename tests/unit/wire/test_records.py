@@ -6,9 +6,7 @@ import struct
 
 import pytest
 
-from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import compression, records
-from ottla.wire.produced import check_produced
 from ottla.wire.records import Record
 
 _ITEMS = [Record(b"k%d" % i, b"v" * i, 1000 + i, [("h", None), ("x", b"1")]) for i in range(50)]
@@ -203,23 +201,3 @@ def test_framings_that_kafkas_java_reader_wants() -> None:
 
 def test_raw_snappy_is_read_too() -> None:
     assert compression.decompress(2, b"\x03\x08abc") == b"abc"
-
-
-def _refused(payload: bytes | None, version: int = 9) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
-        check_produced(payload, version)
-    return caught.value.code
-
-
-def test_produced_payloads() -> None:
-    batch = records.build_batch(_ITEMS)
-    assert check_produced(batch, 3).record_count == 50
-    assert check_produced(batch + batch[:20], 9).record_count == 50
-    assert _refused(None) is _refused(b"") is ErrorCode.INVALID_RECORD
-    assert _refused(batch[:-1]) is ErrorCode.INVALID_RECORD
-    assert _refused(batch + batch) is ErrorCode.INVALID_RECORD
-    assert _refused(struct.pack(">qiIbb", 0, 22, 0, 1, 0) + bytes(16)) is ErrorCode.INVALID_RECORD
-    assert _refused(batch[:8] + b"\xff" * 30) is ErrorCode.CORRUPT_MESSAGE
-    zstd = records.build_batch(_ITEMS, compression=4)
-    assert _refused(zstd, 6) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert check_produced(zstd, 7).codec == 4
