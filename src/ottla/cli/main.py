@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -69,7 +70,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _abandon_stdout()
         return FAILED
     except OttlaError as error:
-        return _fail(str(error) or type(error).__name__)
+        return _fail(_describe(error))
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
         return _fail(f"{error.filename}: {reason}" if error.filename else reason)
@@ -78,6 +79,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _fail(message: str, prefix: str = "Error: ") -> int:
     click.echo(prefix + " ".join(message.split()), err=True)
     return FAILED
+
+
+def _describe(error: OttlaError) -> str:
+    from ottla.metadata.store import StoreError  # needed on the way to an error message only
+
+    if not isinstance(error, StoreError):
+        return str(error) or type(error).__name__
+    # Errors of the store carry a path at most: `ConnectionLossError` reads "connection loss".
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Error")).lower()
+    return f"metadata store: {words} {error.path}".rstrip()
 
 
 def _abandon_stdout() -> None:

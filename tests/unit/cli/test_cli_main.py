@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import main as cli_main
+from ottla.errors import ErrorCode, InvariantViolated, KafkaError
+from ottla.metadata.store import ConnectionLossError, NoNodeError
 
 COMMAND = [sys.executable, "-m", "ottla"]
 
@@ -150,6 +152,10 @@ def test_up_hands_its_options_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     [
         (OSError(28, "No space left on device", "/x"), "Error: /x: No space left on device\n", 1),
         (KeyboardInterrupt(), "\nError: interrupted\n", 130),
+        (ConnectionLossError(), "Error: metadata store: connection loss\n", 1),
+        (NoNodeError("/a"), "Error: metadata store: no node /a\n", 1),
+        (KafkaError(ErrorCode.NOT_CONTROLLER, "two\nlines"), "Error: two lines\n", 1),
+        (InvariantViolated(), "Error: InvariantViolated\n", 1),
     ],
 )
 def test_failures_below_are_one_line(
