@@ -20,7 +20,7 @@ COMMANDS = {
     "broker": "Run one broker from a server.properties file.",
     "zookeeper": "Serve a single-node metadata store over the ZooKeeper protocol.",
     "topics": "Create, list, describe, alter and delete topics.",
-    "bench": "Measure the codec and the log store on this machine.",
+    "bench": "Measure the codec, the log store or a start on this machine.",
 }
 FAILED = 1
 INTERRUPTED = 130

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_a_dead_bootstrap_server_is_one_line_soon() -> None:
         (["up", "--zookeeper", "a:1", "--zookeeper-port", "2"], "exclude each other"),
         (["broker"], "Missing option '--config'."),
         (["broker", "--config", "/no/such"], "'/no/such' does not exist."),
-        (["bench", "everything"], "'everything' is not one of 'codec', 'store'."),
+        (["bench", "everything"], "'everything' is not one of 'codec', 'store', 'start'."),
     ],
 )
 def test_wrong_usage_is_one_line(
@@ -145,6 +146,26 @@ def test_up_hands_its_options_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             overrides={"num.partitions": "5", "a": "b=c"},
         )
     ]
+
+
+def test_bench_runs_its_subject(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def measure(output: str) -> int:
+        seen.append(output)
+        return 2
+
+    monkeypatch.setitem(sys.modules, "ottla.bench.codec", SimpleNamespace(main=measure))
+    assert cli_main.run(["bench", "codec", "--output", "json"]) == 2
+    assert seen == ["json"]
+
+
+def test_bench_names_what_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ottla.bench.store", None)
+    assert cli_main.run(["bench", "store"]) == 1
+    assert "this needs ottla.bench.store, which is not installed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
