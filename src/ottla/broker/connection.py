@@ -70,7 +70,8 @@ class ClientConnection(asyncio.Protocol):
         except FrameTooLarge as error:
             self.close(str(error))
             return
-        if self._task is not None or self._write_blocked:
+        # uvloop delivers bytes once more after a pause in `connection_made`.
+        if self._task is not None or self._write_blocked or not self.server.processing:
             self._unserved_bytes += len(data)
             if self._unserved_bytes > READ_AHEAD_BYTES:
                 self._pause_reading()
@@ -94,7 +95,7 @@ class ClientConnection(asyncio.Protocol):
 
     def start_processing(self) -> None:
         """Called once the broker is ready: connections made before were accepted but not read."""
-        self._resume_reading()
+        self._serve_queue()
 
     def close(self, reason: str | None = None) -> None:
         """Sends what is already written, then closes; a `reason` goes to the log."""
@@ -125,12 +126,13 @@ class ClientConnection(asyncio.Protocol):
             self._task.cancel()
 
     def _serve_queue(self) -> None:
+        if not self.server.processing:
+            return
         while self._queue and self._task is None and not self._write_blocked:
             self._serve(self._queue.popleft())
         if self._task is None and not self._write_blocked:
             self._unserved_bytes = 0
-            if self.server.processing:
-                self._resume_reading()
+            self._resume_reading()
 
     def _serve(self, frame: memoryview) -> None:
         services = self.server.services
