@@ -1,8 +1,25 @@
-"""Options that several commands share."""
+"""What several commands share: options, and the way to run a short piece of async work."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
 import click
+
+
+def run_async(work: Coroutine[Any, Any, None]) -> None:
+    """asyncio.run for a client: Ctrl-C at any moment ends without a word of asyncio's own."""
+    with asyncio.Runner() as runner:
+        runner.get_loop().set_exception_handler(_report_unless_cancelled)
+        runner.run(work)
+
+
+def _report_unless_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # A cancelled connection attempt may have a callback due that then finds its future done.
+    if not isinstance(context.get("exception"), asyncio.InvalidStateError):
+        loop.default_exception_handler(context)
 
 
 def parse_settings(

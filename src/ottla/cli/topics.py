@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
@@ -10,6 +9,7 @@ from typing import Any
 
 import click
 
+from ottla.cli.options import run_async
 from ottla.cli.topic_options import (
     TopicCommandError,
     TopicOptions,
@@ -82,7 +82,7 @@ def command(**given: Any) -> None:
     options = option_values(given)
     check_usage(options)
     try:
-        asyncio.run(_execute(options))
+        run_async(_execute(options))
     except OttlaError as error:
         raise TopicCommandFailed(error) from None
 
