@@ -43,6 +43,7 @@ class CoordinatorReplicas(Protocol):
     async def append(
         self,
         batches: Mapping[TopicPartition, memoryview],
+        /,
         *,
         acks: int,
         timeout_ms: int,

@@ -101,10 +101,13 @@ class Shards:
         self._loads[tp.partition] = asyncio.get_running_loop().create_task(self._load(shard))
 
     def resigned(self, tp: TopicPartition, leader_epoch: int | None) -> None:
-        """`leader_epoch` None: the replica was stopped, whatever the epoch."""
+        """`leader_epoch` None: the replica is gone, whatever the epoch, and a topic that is made
+        again starts from epoch 0."""
         if tp.topic != OFFSETS_TOPIC:
             return
-        if leader_epoch is not None:
+        if leader_epoch is None:
+            self._epochs.pop(tp.partition, None)
+        else:
             if leader_epoch < self._epochs.get(tp.partition, -1):
                 return
             self._epochs[tp.partition] = leader_epoch

@@ -28,10 +28,11 @@ DAY_MS = 24 * 3_600_000
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
+async def rig(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Rig]:
     rig = await Rig().start()
     yield rig
     await rig.coordinator.shutdown()
+    assert "Work of the group coordinator failed" not in caplog.text
 
 
 def commit_of(offset: int, rig: Rig, metadata: str = "") -> CommittedOffset:
@@ -269,9 +270,36 @@ async def test_after_a_fail_over_everything_is_as_before(rig: Rig) -> None:
     )
     assert after.heartbeat("g", first.member_id, None, 2) is ErrorCode.NONE
     assert (await rig.sync_now(second)).assignment == b"b"
-    # Sessions start anew, and end.
-    await rig.advance(10_000)
-    assert after.describe("g").state == "Empty"
+
+
+async def test_sessions_start_anew_after_a_fail_over_and_end(rig: Rig) -> None:
+    await rig.stable_pair()
+    rig.clock.elapsed_ms += 9_000
+    await rig.fail_over()
+    await rig.advance(9_999)
+    assert rig.coordinator.describe("g").state == "Stable"
+    await rig.advance(1)
+    assert rig.coordinator.describe("g").state == "Empty"
+
+
+async def test_a_group_that_has_become_too_large_is_rebalanced_after_a_fail_over(rig: Rig) -> None:
+    first, second = await rig.stable_pair()
+    rig.config = Rig(group_max_size=1).config
+    await rig.fail_over()
+    assert rig.coordinator.describe("g").state == "PreparingRebalance"
+    kept, refused = rig.join(member_id=first.member_id), rig.join(member_id=second.member_id)
+    assert (await refused).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert [each.member_id for each in (await kept).members] == [first.member_id]
+
+
+async def test_nothing_is_appended_after_the_resignation(rig: Rig) -> None:
+    joined = await rig.join_now()
+    waiting = rig.sync(joined, {joined.member_id: b"mine"})
+    await asyncio.sleep(0)  # the call has left its record to be written, no more
+    rig.resign(1)
+    assert (await waiting).error is ErrorCode.NOT_COORDINATOR
+    await turns()
+    assert rig.log.entries() == []
 
 
 async def test_a_coordinator_that_resigns_sends_waiting_members_away(rig: Rig) -> None:
@@ -306,6 +334,18 @@ async def test_news_of_an_older_leader_epoch_is_ignored(rig: Rig) -> None:
     on_leader(OFFSETS, 5)
     await turns()
     assert (await rig.join_now()).error is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_topic_that_is_made_again_starts_over(rig: Rig) -> None:
+    on_leader, on_resign = rig.replicas.listeners[-1]
+    await rig.coordinator.commit("g", Committer(), {CLICKS: commit_of(1, rig)})
+    on_leader(OFFSETS, 5)
+    on_resign(OFFSETS, None)
+    rig.replicas.logs.clear()
+    on_leader(OFFSETS, 0)
+    await turns()
+    assert rig.coordinator.list_groups() == (ErrorCode.NONE, [])
+    assert (await rig.join_now()).error is ErrorCode.NONE
 
 
 async def test_other_topics_do_not_matter(rig: Rig) -> None:

@@ -21,10 +21,11 @@ DAY_MS = 24 * 3_600_000
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
+async def rig(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Rig]:
     rig = await Rig().start()
     yield rig
     await rig.coordinator.shutdown()
+    assert "Work of the group coordinator failed" not in caplog.text
 
 
 def commit_of(offset: int, rig: Rig, metadata: str = "") -> CommittedOffset:
@@ -256,6 +257,17 @@ async def test_members_that_do_not_sync_in_time_are_removed(rig: Rig) -> None:
     assert (rejoined.generation_id, rejoined.leader_id) == (4, second.member_id)
 
 
+async def test_a_rebalance_ends_the_deadline_of_the_last_ones_syncs(rig: Rig) -> None:
+    patient = {"session_timeout_ms": 200_000}
+    joined = await rig.join_now(**patient)
+    await rig.advance(59_000)
+    newcomer = rig.join()
+    await turns()
+    await rig.advance(1_000)  # the member never sent SyncGroup, but it may still join again
+    again = await rig.join_now(member_id=joined.member_id, **patient)
+    assert again.generation_id == (await newcomer).generation_id == 2
+
+
 async def test_a_new_member_that_waits_too_long_is_dropped(rig: Rig) -> None:
     first, _ = await rig.stable_pair()
     long = {"rebalance_timeout_ms": 3 * NEW_MEMBER_JOIN_TIMEOUT_MS}
@@ -330,9 +342,45 @@ async def test_a_static_member_with_other_protocols_starts_a_rebalance(rig: Rig)
 async def test_a_static_member_whose_new_id_cannot_be_stored_stays_the_old_one(rig: Rig) -> None:
     _, old_id = await static_pair(rig)
     rig.replicas.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
-    back = await rig.join_now(instance_id="b")
+    changed = (("range", b"other"), PROTOCOLS[1])
+    back = await rig.join_now(instance_id="b", protocols=changed)
     assert back.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert rig.coordinator.heartbeat("g", old_id, "b", 2) is ErrorCode.NONE
+    described = rig.coordinator.describe("g").members
+    assert {each.member_id: each.metadata for each in described}[old_id] == PROTOCOLS[0][1]
+
+
+async def test_a_rebalance_that_begins_while_a_static_member_is_stored_takes_it_along(
+    rig: Rig,
+) -> None:
+    leader_id, _ = await static_pair(rig)
+    rig.replicas.replicated.clear()
+    back = rig.join(instance_id="b")
+    await turns()
+    leader = rig.join(member_id=leader_id, instance_id="a", protocols=PROTOCOLS[:1])
+    rig.replicas.replicated.set()
+    assert ((await leader).generation_id, (await back).generation_id) == (3, 3)
+
+
+async def test_a_group_whose_members_are_all_on_their_way_back_waits_on(rig: Rig) -> None:
+    times = {"rebalance_timeout_ms": 6_000, "session_timeout_ms": 30_000}
+    joined = await rig.join_now(instance_id="a", **times)
+    await rig.sync_now(joined)
+    passing = rig.join(**times)
+    await turns()
+    newcomer = rig.coordinator.describe("g").members[1].member_id
+    rig.coordinator.leave("g", [LeavingMember(newcomer)])
+    assert (await passing).error is ErrorCode.UNKNOWN_MEMBER_ID
+    await rig.advance(6_000)
+    assert rig.coordinator.describe("g").state == "PreparingRebalance"
+    back = await rig.join_now(member_id=joined.member_id, instance_id="a", **times)
+    assert (back.error, back.generation_id) == (ErrorCode.NONE, 2)
+
+
+async def test_an_id_handed_to_a_dynamic_member_is_not_good_for_a_static_one(rig: Rig) -> None:
+    asked = await rig.join_now(require_known_member_id=True)
+    refused = await rig.join_now(member_id=asked.member_id, instance_id="a")
+    assert refused.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 async def test_the_waiting_call_of_a_replaced_static_member_is_fenced(rig: Rig) -> None:
