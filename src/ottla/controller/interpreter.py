@@ -142,22 +142,35 @@ class Interpreter:
         self, items: Sequence[Any], call: Callable[[Any], Awaitable[Any]]
     ) -> list[Any]:
         """Pipelines the calls, a bounded number at a time; results in order."""
-        results: list[Any] = []
-        for start in range(0, len(items), MAX_IN_FLIGHT):
-            window = items[start : start + MAX_IN_FLIGHT]
-            results += await asyncio.gather(*(call(item) for item in window))
+        results: list[Any] = [None] * len(items)
+        numbered = iter(enumerate(items))
+
+        async def work() -> None:
+            for index, item in numbered:
+                results[index] = await call(item)
+
+        if len(items) == 1:
+            await work()
+            return results
+        tasks = [asyncio.create_task(work()) for _ in range(min(len(items), MAX_IN_FLIGHT))]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
         return results
 
     async def _get_node(self, read: Read) -> Node | None:
         watcher = self._watcher(read.watch, EventType.DATA_CHANGED, read.path)
-
-        async def attempt() -> Node | None:
+        # Written out instead of `persistently`: a failover reads tens of thousands of nodes.
+        for _ in range(MAX_ATTEMPTS):
             try:
                 return Node(*await self._store.get(read.path, watcher))
             except NoNodeError:
                 return None
-
-        return await persistently(attempt)
+            except _LOST:
+                await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+        raise StoreUnavailableError("the metadata store does not answer")
 
     async def _get_children(self, path: str, watch: Event | None) -> list[str]:
         watcher = self._watcher(watch, EventType.CHILDREN_CHANGED, path)

@@ -114,6 +114,9 @@ def _valid(
 
 def _move(ctx: ControllerContext, replica: TopicPartitionReplica, target: ReplicaState) -> None:
     source = ctx.replica_state(replica)
+    if source is target:
+        # A broker that is told again what it hosts: at a failover that is every replica.
+        return
     ctx.put_replica_state(replica, target)
     ctx.journal.record(
         "replica",

@@ -449,13 +449,8 @@ class FeatureZnode:
 
     @staticmethod
     def encode(features: Features) -> bytes:
-        return dump(
-            {
-                "features": dict(features.features),
-                "version": features.version,
-                "status": features.status,
-            }
-        )
+        levels, status, version = features
+        return dump({"features": dict(levels), "version": version, "status": status})
 
     @staticmethod
     def decode(data: bytes | None) -> Features:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from controlled_cluster import ControlledCluster
+import pytest
+from controlled_cluster import ControlledCluster, eventually
 
 from ottla.metadata.store import CreateMode
 from ottla.metadata.znodes import (
@@ -265,3 +266,42 @@ async def test_controlled_shutdown_is_refused_with_kafkas_codes(cluster: Control
     standby = await cluster.start_controller(1)
     request = m.ControlledShutdownRequest(broker_id=2, broker_epoch=epoch)
     assert (await standby.controlled_shutdown(request)).error_code == 11
+
+
+async def test_leaders_go_back_to_their_first_replica_by_themselves(
+    cluster: ControlledCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.controller.controller.FIRST_REBALANCE_DELAY_S", 0.3)
+    controller = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (1, 2)})
+    await cluster.stop_broker(1)
+    await cluster.settle()
+    await cluster.start_broker(1)
+    await cluster.settle()
+    moved = await cluster.state("t")
+    assert moved is not None and moved.leader == 2
+    request = m.AlterPartitionRequest(
+        broker_id=2,
+        broker_epoch=await cluster.broker_epoch(2),
+        topics=[
+            m.AlterPartitionRequest.TopicData(
+                topic_name="t",
+                partitions=[
+                    m.AlterPartitionRequest.PartitionData(
+                        partition_index=0,
+                        leader_epoch=moved.leader_epoch,
+                        new_isr=[2, 1],
+                        partition_epoch=moved.zk_version,
+                    )
+                ],
+            )
+        ],
+    )
+    response = await controller.alter_isr(request)
+    assert response.topics[0].partitions[0].error_code == 0
+
+    async def is_back() -> bool:
+        state = await cluster.state("t")
+        return state is not None and state.leader == 1 and state.isr == (2, 1)
+
+    await eventually(is_back)

@@ -142,3 +142,17 @@ async def test_a_topic_that_is_being_reassigned_is_not_deleted_yet(
     await cluster.delete_topic("t")
     assert await cluster.exists("/brokers/topics/t")
     assert await cluster.exists("/admin/delete_topics/t")
+
+
+async def test_a_waiting_topic_whose_znode_is_removed_by_hand_leaves_nothing(
+    cluster: ControlledCluster,
+) -> None:
+    controller = await cluster.start_controller(0)
+    await cluster.admin.create("/brokers/topics/t", b'{"partitions":{"0":[9]}}')
+    await cluster.settle()
+    await cluster.delete_topic("t")
+    assert await cluster.exists("/admin/delete_topics/t")
+    await cluster.admin.delete("/brokers/topics/t")
+    await cluster.settle()
+    assert not await cluster.exists("/admin/delete_topics/t")
+    assert not controller.is_queued_for_deletion("t")

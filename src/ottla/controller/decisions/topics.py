@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from ottla.controller import partition_machine, replica_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.election import Strategy
-from ottla.controller.events import PartitionModifications, TopicChange
-from ottla.controller.steps import Read, Steps, failed, get_children, get_nodes, write
+from ottla.controller.events import PartitionModifications, TopicChange, TopicDeletion
+from ottla.controller.steps import Post, Read, Steps, failed, get_children, get_nodes, write
 from ottla.metadata.store import SetData
 from ottla.metadata.znodes import (
     ReplicaAssignment,
@@ -69,7 +69,10 @@ def on_topic_change(ctx: ControllerContext, event: TopicChange) -> Steps[None]:
     names = yield from get_children(TopicsZnode.path(), event)
     new = set(names) - ctx.topics
     deleted = ctx.topics - set(names)
-    for topic in deleted:
+    if deleted & ctx.topics_to_delete:
+        # Removed by hand before its deletion was done: what is left in /admin must go too.
+        yield Post(TopicDeletion())
+    for topic in sorted(deleted):
         ctx.journal.record("topic", topic=topic, to_state="Vanished")
         ctx.remove_topic(topic)
     ctx.topics.update(new)
