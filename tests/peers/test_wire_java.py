@@ -39,6 +39,20 @@ def test_every_message_has_the_bytes_of_kafkas_classes() -> None:
     assert wrong == []
 
 
+def test_the_brokers_classes_read_our_coordinator_records() -> None:
+    _need_java()
+    cases = list(java_cases.coordinator_cases())
+    lines, wanted = [], []
+    for kind, version, message in cases:
+        raw = message.encode(version)
+        assert kind.decode(raw, version) == (message, len(raw))
+        lines.append(f"{kind.__name__}\t{version}\t{raw.hex()}")
+        wanted.append(f"0\t{raw.hex()}\t{java_cases.to_text(message, kind.SCHEMA.fields, kind)}")
+    jars = peer_jars("kafka-2.8.2")
+    assert java_cases.java_answers(lines, java_cases.READ_PROGRAM, jars) == wanted
+    assert len(wanted) > 60
+
+
 def test_the_fixture_of_the_unit_tests_is_what_java_says_today() -> None:
     _need_java()
     rows = java_cases.FIXTURE.read_text(encoding="utf-8").splitlines()

@@ -22,11 +22,21 @@ from ottla.wire.codec import Message
 from ottla.wire.schema import Field
 
 PROGRAM = Path(__file__).parent / "wire_java" / "WireBytes.java"
+READ_PROGRAM = PROGRAM.with_name("WireRead.java")
 RECORDS_PROGRAM = PROGRAM.with_name("WireRecords.java")
 FIXTURE = Path(__file__).parent.parent / "unit" / "wire" / "java_bytes.tsv"
 # Jackson (for Kafka's JSON converters) and the compression codecs come with the broker's jars.
 JAR_SETS = ("kafka-clients-3.9", "kafka-2.8.2")
 ZOOKEEPER_ERA = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown")
+# Their schemas are written by hand: no client jar has them, a broker's jar has the classes.
+COORDINATOR_RECORDS = (
+    "OffsetCommitKey",
+    "OffsetCommitValue",
+    "GroupMetadataKey",
+    "GroupMetadataValue",
+    "TransactionLogKey",
+    "TransactionLogValue",
+)
 # (API, below this version): what kio has no schema for.
 DROPPED_IN_4 = {
     "Produce": 3,
@@ -130,6 +140,11 @@ def all_cases() -> Iterator[Case]:
         yield from cases_of(name, 3)
 
 
+def coordinator_cases() -> Iterator[Case]:
+    for name in COORDINATOR_RECORDS:
+        yield from cases_of(name, 6)
+
+
 def to_json(value: Any, fields: tuple[Field, ...], kind: type[Message], version: int) -> Any:
     """A message in the JSON form of Kafka's converters."""
     result = {}
@@ -157,6 +172,32 @@ def _json_item(item: Any, field: Field, kind: type[Message], version: int) -> An
     return item
 
 
+def to_text(value: Any, fields: tuple[Field, ...], kind: type[Message]) -> str:
+    """What Kafka's classes print: every field, also those that the version lacks."""
+    parts = []
+    for field in fields:
+        name = field.kafka_name[0].lower() + field.kafka_name[1:]
+        item = getattr(value, field.name)
+        if isinstance(item, list):
+            text = "[" + ", ".join(_text_item(one, field, kind) for one in item) + "]"
+        else:
+            text = _text_item(item, field, kind)
+        parts.append(f"{name}={text}")
+    own_name = type(value).__name__
+    return f"{own_name}({', '.join(parts)})"
+
+
+def _text_item(item: Any, field: Field, kind: type[Message]) -> str:
+    structs = kind.SCHEMA.structs
+    if item is None:
+        return "null"
+    if field.element in structs:
+        return to_text(item, structs[field.element].fields, kind)
+    if field.element == "bytes":
+        return str([byte - 256 if byte > 127 else byte for byte in item])
+    return f"'{item}'" if field.element == "string" else str(item)
+
+
 def case_line(case: Case) -> str:
     kind, version, message = case
     form = to_json(message, kind.SCHEMA.fields, kind, version)
@@ -167,12 +208,17 @@ def missing() -> str | None:
     return missing_reason(*JAR_SETS)
 
 
-def java_answers(lines: list[str], program: Path = PROGRAM) -> list[str]:
-    """What a program in wire_java answers to each line."""
-    clients = peer_jars(JAR_SETS[0]) or []
+def _client_jars() -> list[Path]:
     wanted = ("jackson-", "lz4-", "snappy-", "zstd-")
     helpers = [jar for jar in peer_jars(JAR_SETS[1]) or [] if jar.name.startswith(wanted)]
-    path = os.pathsep.join(str(jar) for jar in [*clients, *helpers])
+    return [*(peer_jars(JAR_SETS[0]) or []), *helpers]
+
+
+def java_answers(
+    lines: list[str], program: Path = PROGRAM, jars: list[Path] | None = None
+) -> list[str]:
+    """What a program in wire_java answers to each line; with the jars of 3.9 unless told."""
+    path = os.pathsep.join(str(jar) for jar in jars or _client_jars())
     run = subprocess.run(
         [str(java()), "-Xmx256m", "-XX:+UseSerialGC", "-cp", path, str(program)],
         input="\n".join(lines) + "\n",
