@@ -118,6 +118,9 @@ class _Nobody:
     def connection_closed(self, connection: Connection) -> None:
         return None
 
+    def place_freed(self) -> None:
+        return None
+
 
 async def make_backend(name: str, folder: Path, apache: ApacheZooKeeper | None) -> Backend:
     runtime = system_runtime()
@@ -145,5 +148,5 @@ async def until(condition: object, timeout_s: float = 15.0) -> None:
     """Waits for a callable to be true."""
     assert callable(condition)
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - nobody announces it
             await asyncio.sleep(0.01)

@@ -292,6 +292,9 @@ class ZooKeeperClient:
             if not self._closed:
                 self._tell(SessionState.SUSPENDED)
 
+    def place_freed(self) -> None:
+        self._wake_next()
+
     # --- requests ---
 
     async def _call(

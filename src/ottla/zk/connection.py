@@ -29,6 +29,9 @@ class ConnectionOwner(Protocol):
 
     def connection_closed(self, connection: Connection) -> None: ...
 
+    def place_freed(self) -> None:
+        """The answer to a request came that its caller had given up."""
+
 
 class ConnectAnswer:
     __slots__ = ("password", "session_id", "timeout_ms")
@@ -192,6 +195,7 @@ class Connection(asyncio.Protocol):
         if on_answer is not None:
             on_answer(code)
         if future.done():
+            self._owner.place_freed()
             return
         if code != 0:
             future.set_exception(STORE_ERRORS.get(code, StoreError)())
