@@ -156,3 +156,25 @@ async def test_a_waiting_topic_whose_znode_is_removed_by_hand_leaves_nothing(
     await cluster.settle()
     assert not await cluster.exists("/admin/delete_topics/t")
     assert not controller.is_queued_for_deletion("t")
+
+
+async def test_a_stop_refused_as_a_whole_parks_the_topic(cluster: ControlledCluster) -> None:
+    """A top-level error names no partition: all that were to be deleted have failed."""
+    controller = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (1, 2)})
+    broker = cluster.brokers[2]
+    answer = broker.answer
+
+    async def refuse(request: object) -> object:
+        if isinstance(request, m.StopReplicaRequest):
+            return m.StopReplicaResponse(error_code=77)
+        return await answer(request)
+
+    broker.answer = refuse  # type: ignore[method-assign]
+    await cluster.delete_topic("t")
+    assert controller.is_queued_for_deletion("t")
+    broker.answer = answer  # type: ignore[method-assign]
+    await cluster.stop_broker(2)
+    await cluster.settle()
+    await cluster.start_broker(2)
+    await eventually(lambda: is_gone(cluster, "t"))
