@@ -80,6 +80,10 @@ class DataDir:
             if is_deletion_name(name):
                 doomed.append(folder)
                 continue
+            if name.endswith(FUTURE_SUFFIX):
+                # A move between folders that Kafka had not finished; the log itself is elsewhere.
+                _logger.warning("%s is left alone: moves between folders are not done", folder)
+                continue
             tp = parse_folder_name(name)
             if tp is None:
                 raise StrangeFolder(

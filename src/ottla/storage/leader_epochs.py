@@ -59,11 +59,6 @@ class LeaderEpochs:
         slot = bisect_right(self._starts, offset)
         return self._epochs[slot - 1] if slot else -1
 
-    def previous(self, epoch: int) -> int:
-        """The largest cached epoch below `epoch`; -1 if none."""
-        slot = bisect_right(self._epochs, epoch - 1)
-        return self._epochs[slot - 1] if slot else -1
-
     def truncate_from_end(self, end_offset: int) -> None:
         while self._starts and self._starts[-1] >= end_offset:
             self._starts.pop()

@@ -10,7 +10,7 @@ import struct
 from collections import deque
 from typing import NamedTuple
 
-from crc32c import crc32c
+from ottla.wire.checksum import crc32c
 
 from ottla.errors import ErrorCode, KafkaError
 

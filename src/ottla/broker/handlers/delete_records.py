@@ -4,6 +4,8 @@ Behaviour: the leader raises its log start to the offset (-1 = high watermark) a
 lowest log start of the live replicas once all of them have reached it, else 7 at the time-out.
 Errors: 6, 3, 56, 1 beyond the high watermark, 44 without `delete` in cleanup.policy, 17 for an
 internal topic. The low watermark is -1 beside an error.
+Versions: all alike.
+Left out: nothing.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Behaviour: where an epoch ends in the leader's log (KIP-101, KIP-279): the largest epoch at or below
 the one asked for and the start of the next; (-1, -1) where it is unknown.
 Versions: v2 checks the current leader epoch (74, 75). v3 has the replica id, which is not needed.
+Left out: nothing.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 Behaviour: stops replicas and deletes their logs where asked. A leader epoch at or below the
 current one gives 74 unless it is -1 or -2. Stale broker or controller epochs (77, 11) are answered
 at the top with no partitions.
-Versions: 0 to 2 have one delete flag for all and no leader epochs; v3 has both per partition.
+Versions: 0 to 2 have one delete flag for all and no leader epochs; v3 has both per partition. v4
+adds the KRaft flag, which is not used.
+Left out: nothing.
 """
 
 from __future__ import annotations
