@@ -21,6 +21,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log import Log
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from ottla.wire import records
 from ottla.wire.primitives import WireError
 
 if TYPE_CHECKING:
@@ -246,17 +247,27 @@ class LeaderFetcher:
                 self._manager.log_manager.remove_files_later(log, log.truncate_to(offset))
                 return
             if data.records is not None and len(data.records):
-                log.append_as_follower(data.records)
+                self._append(log, data.records)
             moved = log.set_high_watermark(min(data.high_watermark, log.end_offset))
             if data.log_start_offset > log.start_offset:
                 log.advance_start_offset(min(data.log_start_offset, log.high_watermark))
             if moved:
                 follow.partition.high_watermark_moved()
-        except KafkaError as error:
+        except (KafkaError, WireError) as error:
             _logger.warning("%s: %s", tp, error)
             self._pause(follow)
         except OSError as error:
             self._manager.log_manager.dir_failed(log.data_dir, error)
+
+    def _append(self, log: Log, data: memoryview) -> None:
+        """An empty log may have been started inside a batch, at a log start that DeleteRecords
+        set: it starts over at the batch (Partition.appendRecordsToFollowerOrFutureReplica)."""
+        if log.end_offset == log.start_offset and len(data) >= records.HEADER_BYTES:
+            first = records.read_header(data)
+            if first.base_offset < log.end_offset <= first.last_offset:
+                removed = log.truncate_fully_and_start_at(first.base_offset)
+                self._manager.log_manager.remove_files_later(log, removed)
+        log.append_as_follower(data)
 
     def _take_error(self, tp: TopicPartition, follow: _Follow, code: int) -> None:
         if code == ErrorCode.FENCED_LEADER_EPOCH:

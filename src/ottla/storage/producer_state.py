@@ -10,9 +10,8 @@ import struct
 from collections import deque
 from typing import NamedTuple
 
-from ottla.wire.checksum import crc32c
-
 from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.checksum import crc32c
 
 NO_PRODUCER = -1
 NO_SEQUENCE = -1

@@ -47,6 +47,10 @@ def manager(
     return LogManager(runtime, config, lambda _: LogConfig(**topic))  # type: ignore[arg-type]
 
 
+def matching(folder: Path, pattern: str) -> list[Path]:
+    return list(folder.glob(pattern))
+
+
 async def test_a_clean_stop_is_marked_and_loaded_without_recovery(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     await logs.start()
@@ -105,7 +109,7 @@ async def test_a_deleted_log_is_renamed_at_once_and_removed_later(tmp_path: Path
     logs.get_or_create(B).append_as_leader(batch(), 0)
     logs.delete(B)
     assert logs.get(B) is None
-    (renamed,) = tmp_path.glob("*-delete")
+    (renamed,) = matching(tmp_path, "*-delete")
     assert is_deletion_name(renamed.name) and renamed.name.startswith("b.c-d-1.")
     assert logs.get_or_create(B).end_offset == 0
     await logs._remove_due()
@@ -124,7 +128,7 @@ async def test_a_deletion_cut_short_is_finished_after_a_restart(tmp_path: Path) 
     assert list(logs.logs()) == []
     clock.ms += 60_000
     await logs._remove_due()
-    assert not list(tmp_path.glob("*-delete"))
+    assert not matching(tmp_path, "*-delete")
     await logs.shutdown()
 
 
@@ -280,7 +284,7 @@ def test_identity_files_and_their_conflicts(tmp_path: Path) -> None:
     with pytest.raises(ForeignData, match="wrong cluster"):
         check_identity(stored, broker_id=4, cluster_id="other")
     write_identity(disk, [y], broker_id=9, cluster_id="cid", comment="now")
-    with pytest.raises(ForeignData, match="not consistent across log.dirs"):
+    with pytest.raises(ForeignData, match=r"not consistent across log\.dirs"):
         read_identity(disk, [x, y])
     (x / "meta.properties").write_text("version=1\nnode.id=1\n")
     with pytest.raises(ForeignData, match="unexpected version"):
