@@ -1,4 +1,4 @@
-"""Stands in for pyOpenSSL, which kazoo's harness imports to make certificates: TLS is not judged."""
+"""Stands in for pyOpenSSL, with which kazoo's harness makes certificates: TLS is not judged."""
 
 from unittest.mock import MagicMock
 
