@@ -212,3 +212,10 @@ async def _stop_without_closing_the_session(node: Any) -> None:
     connection.abort()
     store._closed = True
     await node.stop(controlled=False)
+
+
+async def test_a_broker_stops_soon_when_the_store_is_gone(cluster: LocalCluster) -> None:
+    await cluster.store.stop()
+    started = asyncio.get_running_loop().time()
+    await cluster.stop(0)
+    assert asyncio.get_running_loop().time() - started < 6

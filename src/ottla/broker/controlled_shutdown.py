@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, cast
 from ottla.client.connection import Connection
 from ottla.errors import ErrorCode
 from ottla.metadata import znodes
-from ottla.metadata.store import StoreError
+from ottla.metadata.store import ConnectionLossError, SessionExpiredError, StoreError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire.primitives import WireError
 
 if TYPE_CHECKING:
     from ottla.broker.context import BrokerServices
+    from ottla.types import Endpoint
 
 log = logging.getLogger(__name__)
 
 _VERSION = 3
+_STORE_TIMEOUT_S = 3.0
 
 
 async def leave_in_order(services: BrokerServices) -> bool:
@@ -34,8 +36,18 @@ async def leave_in_order(services: BrokerServices) -> bool:
         if attempt:
             await asyncio.sleep(pause_ms / 1000)
         try:
-            remaining = await _ask(services)
-        except (OSError, TimeoutError, StoreError, WireError, znodes.BadZnodeError) as error:
+            async with asyncio.timeout(_STORE_TIMEOUT_S):
+                endpoint = await _find_controller(services)
+        except (TimeoutError, ConnectionLossError, SessionExpiredError) as error:
+            # Without the store nobody can be elected: there is no point in waiting for it.
+            log.warning("controlled shutdown: the store is not there: %r", error)
+            return False
+        except (OSError, StoreError, znodes.BadZnodeError) as error:
+            log.info("controlled shutdown: no controller was found: %r", error)
+            continue
+        try:
+            remaining = await _ask(services, endpoint)
+        except (OSError, TimeoutError, WireError) as error:
             log.info("controlled shutdown: the controller was not reached: %s", error)
             continue
         if remaining is not None and not remaining:
@@ -46,8 +58,7 @@ async def leave_in_order(services: BrokerServices) -> bool:
     return False
 
 
-async def _ask(services: BrokerServices) -> list[str] | None:
-    """Partitions still led here; None where the controller refused."""
+async def _find_controller(services: BrokerServices) -> Endpoint:
     data, _ = await services.store.get(znodes.ControllerZnode.path())
     controller_id = znodes.ControllerZnode.decode(data)
     if controller_id is None:
@@ -57,6 +68,11 @@ async def _ask(services: BrokerServices) -> list[str] | None:
     endpoint = info.endpoint(services.config.inter_broker_listener)
     if endpoint is None:
         raise ConnectionError(f"controller {controller_id} has no inter-broker listener")
+    return endpoint
+
+
+async def _ask(services: BrokerServices, endpoint: Endpoint) -> list[str] | None:
+    """Partitions still led here; None where the controller refused."""
     timeout_ms = services.config.integer("controller.socket.timeout.ms")
     connection = await Connection.open(
         services.runtime.network,
