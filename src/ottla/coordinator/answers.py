@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.coordinator.groups import UNKNOWN_MEMBER_ID
@@ -40,8 +39,7 @@ class LeavingMember(NamedTuple):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Committer:
+class Committer(NamedTuple):
     """Who commits; the defaults are those of a consumer that assigns its partitions itself."""
 
     member_id: str = UNKNOWN_MEMBER_ID
@@ -65,8 +63,7 @@ class MemberDescription(NamedTuple):
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(NamedTuple):
     error: ErrorCode
     state: str = ""
     protocol_type: str = ""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from typing import TypeVar
 
@@ -141,7 +140,7 @@ class GroupCoordinator:
             group = self._create(shard, group_id)
         if request.member_id == UNKNOWN_MEMBER_ID:
             new_id = self.new_member_id(request.instance_id or request.client_id)
-            request = replace(request, new_member_id=new_id)
+            request = request._replace(new_member_id=new_id)
         answer: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
         rebalance.join(group, request, _resolve(answer))
         self._settle(shard, group)

@@ -52,8 +52,7 @@ VALID_PREVIOUS: dict[GroupState, frozenset[GroupState]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
+class GroupSettings(NamedTuple):
     """The broker configs `group.*` that the rules depend on."""
 
     min_session_timeout_ms: int = 6_000
@@ -70,8 +69,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinResult:
+class JoinResult(NamedTuple):
     error: ErrorCode
     member_id: str = UNKNOWN_MEMBER_ID
     generation_id: int = NO_GENERATION
@@ -82,8 +80,7 @@ class JoinResult:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SyncResult:
+class SyncResult(NamedTuple):
     error: ErrorCode
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -94,15 +91,14 @@ JoinReply = Callable[[JoinResult], None]
 SyncReply = Callable[[SyncResult], None]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupWrite:
+class GroupWrite(NamedTuple):
     """The group's record is to be appended; `written` hears how that ended."""
 
     value: GroupValue
     written: Callable[[ErrorCode], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Member:
     member_id: str
     instance_id: str | None
@@ -148,7 +144,7 @@ class Member:
             reply(result)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Group:
     group_id: str
     clock: Clock

@@ -15,7 +15,7 @@ from ottla.types import TopicPartition
 Commits = Mapping[TopicPartition, CommittedOffset]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class OffsetTable:
     committed: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     # How many commits of a partition are on their way into the log.

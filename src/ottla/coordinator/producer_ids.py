@@ -56,7 +56,7 @@ class ProducerIds:
             except (BadVersionError, NodeExistsError):
                 # Another broker was faster: look again, a little apart from the others.
                 limit_ms = min(2.0**attempt, _MAX_BACKOFF_MS)
-                await asyncio.sleep(self._runtime.random.random() * limit_ms / 1000)
+                await asyncio.sleep(self._runtime.random.uniform(0, limit_ms) / 1000)
             except StoreError as error:
                 log.warning("No block of producer ids could be taken: %r", error)
                 break

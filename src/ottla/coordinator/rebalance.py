@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from math import inf
+from typing import NamedTuple
 
 from ottla.coordinator.groups import (
     UNKNOWN_MEMBER_ID,
@@ -32,8 +32,7 @@ log = logging.getLogger(__name__)
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
+class JoinRequest(NamedTuple):
     """JoinGroup without its wire form. `new_member_id` is drawn by the caller, used if needed."""
 
     member_id: str
@@ -51,8 +50,7 @@ class JoinRequest:
     can_skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SyncRequest:
+class SyncRequest(NamedTuple):
     member_id: str
     instance_id: str | None
     generation_id: int
@@ -201,12 +199,12 @@ def _replace_static_member(
         if group.state is not GroupState.STABLE or member.join_reply is not reply:
             return  # a rebalance began, or the call was answered when the member was replaced
         if error is ErrorCode.NONE:
-            answer = replace(group.join_result(member.member_id), members=())
+            answer = group.join_result(member.member_id)._replace(members=())
             if request.can_skip_assignment and group.is_leader(member.member_id):
-                answer = replace(answer, members=group.member_list(), skip_assignment=True)
+                answer = answer._replace(members=group.member_list(), skip_assignment=True)
             elif not request.can_skip_assignment:
                 # With the old leader's id no one takes itself for a leader (KIP-345).
-                answer = replace(answer, leader_id=old_leader_id)
+                answer = answer._replace(leader_id=old_leader_id)
             group.answer_join(member, answer)
             group.keep_alive(member)
             return

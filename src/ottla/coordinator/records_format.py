@@ -8,7 +8,6 @@ are read. The head of a consumer's subscription (ConsumerProtocolSubscription) i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla.errors import OttlaError
@@ -58,8 +57,7 @@ class GroupMember(NamedTuple):
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GroupValue:
+class GroupValue(NamedTuple):
     protocol_type: str
     generation: int
     protocol: str | None

@@ -22,7 +22,7 @@ from ottla.wire import records
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Replay:
     """Feed it whole batches with `absorb`, then take the `groups`."""
 

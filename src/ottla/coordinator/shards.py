@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _LOAD_STEP_BYTES = 256 * 1024
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Shard:
     partition: int
     leader_epoch: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 from coordinator_fakes import PROTOCOLS, Rig, turns
@@ -199,9 +198,9 @@ async def test_stale_generations_strangers_and_other_protocols_are_refused(rig: 
     assert beat("g", "stranger", None, 2) is ErrorCode.UNKNOWN_MEMBER_ID
     assert beat("none", first.member_id, None, 2) is ErrorCode.UNKNOWN_MEMBER_ID
     assert beat("", first.member_id, None, 2) is ErrorCode.INVALID_GROUP_ID
-    stale = await rig.sync_now(replace(first, generation_id=1))
-    other_type = await rig.sync_now(replace(first, protocol_type="connect"))
-    other_name = await rig.sync_now(replace(first, protocol_name="roundrobin"))
+    stale = await rig.sync_now(first._replace(generation_id=1))
+    other_type = await rig.sync_now(first._replace(protocol_type="connect"))
+    other_name = await rig.sync_now(first._replace(protocol_name="roundrobin"))
     assert [stale.error.value, other_type.error.value, other_name.error.value] == [22, 23, 23]
     assert (await rig.sync_now(first)).assignment == b"a"
 
