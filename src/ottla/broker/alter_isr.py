@@ -105,18 +105,21 @@ class AlterIsrManager:
             for topic in response.topics
             for partition in topic.partitions
         }
-        unanswered = 0
+        pause_ms = 0
         for change in batch:
-            answer = answers.get(change.tp)
-            # The same object, or a LeaderAndIsr came between and this answer is out of date.
+            # Another object, or none: a LeaderAndIsr came between, this answer is out of date.
             if self._pending.get(change.tp) is not change:
                 continue
+            answer = answers.get(change.tp)
             if answer is None:
-                unanswered += 1
+                pause_ms = _RETRY_MS
                 continue
+            if answer.error_code != ErrorCode.NONE:
+                # The partition may ask again at once; not faster than this.
+                pause_ms = _RETRY_MS
             del self._pending[change.tp]
             change.answered(_decode(answer))
-        return _RETRY_MS if unanswered else 0
+        return pause_ms
 
 
 def _decode(answer: m.AlterPartitionResponse.PartitionData) -> IsrAnswer:

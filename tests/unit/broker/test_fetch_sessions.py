@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from replica_cluster import TOPIC_ID, TP, Broker, client_batch
+
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.handlers import fetch
+from ottla.broker.replica_fetch_session import FollowerSession
+from ottla.broker.replica_types import FetchPartition
+from ottla.errors import ErrorCode
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+OTHER = TopicPartition("t", 1)
+Request = m.FetchRequest
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    broker = Broker(0, tmp_path)
+    await broker.start()
+    broker.know([0])
+    for tp in (TP, OTHER):
+        broker.order(0, 1, replicas=[0], tp=tp)
+    yield broker
+    await broker.stop()
+
+
+async def ask(
+    broker: Broker,
+    wanted: dict[int, int],
+    *,
+    session: tuple[int, int] = (0, 0),
+    version: int = 12,
+    topic_id: bytes = TOPIC_ID,
+    forgotten: list[int] | None = None,
+    max_wait_ms: int = 0,
+    isolation: int = 0,
+) -> m.FetchResponse:
+    """Fetch of partition -> offset, through the wire format both ways."""
+    request = Request(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=isolation,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[
+            Request.FetchTopic(
+                topic="t",
+                topic_id=topic_id,
+                partitions=[
+                    Request.FetchPartition(
+                        partition=index, fetch_offset=offset, partition_max_bytes=1 << 20
+                    )
+                    for index, offset in wanted.items()
+                ],
+            )
+        ]
+        if wanted
+        else [],
+        forgotten_topics_data=[
+            Request.ForgottenTopic(topic="t", topic_id=topic_id, partitions=forgotten)
+        ]
+        if forgotten
+        else [],
+    )
+    decoded, _ = Request.decode(request.encode(version), version)
+    response = await fetch.handle(broker.context(version), decoded)
+    return m.FetchResponse.decode(response.encode(version), version)[0]
+
+
+def listed(response: m.FetchResponse) -> dict[int, int]:
+    """partition -> bytes of records."""
+    return {
+        data.partition_index: len(data.records or b"")
+        for topic in response.responses
+        for data in topic.partitions
+    }
+
+
+@pytest.mark.parametrize("version", [12, 17])
+async def test_an_incremental_answer_holds_what_is_new(broker: Broker, version: int) -> None:
+    first = await ask(broker, {0: 0, 1: 0}, version=version)
+    assert first.error_code == 0 and first.session_id > 0
+    assert listed(first) == {0: 0, 1: 0}
+    session = first.session_id
+    nothing = await ask(broker, {}, session=(session, 1), version=version)
+    assert nothing.session_id == session and listed(nothing) == {}
+    await broker.produce(2, tp=OTHER)
+    news = await ask(broker, {}, session=(session, 2), version=version)
+    assert set(listed(news)) == {1} and listed(news)[1] > 0
+    moved = await ask(broker, {1: 2}, session=(session, 3), version=version)
+    assert listed(moved) == {}
+    left = await ask(broker, {}, session=(session, 4), forgotten=[1], version=version)
+    assert listed(left) == {}
+    await broker.produce(2, tp=OTHER)
+    assert listed(await ask(broker, {}, session=(session, 5), version=version)) == {}
+
+
+async def test_a_changed_high_watermark_is_news_without_records(broker: Broker) -> None:
+    first = await ask(broker, {0: 0})
+    log = broker.log
+    log.append_as_leader(client_batch(), 1)
+    log.set_high_watermark(1)
+    answer = await ask(broker, {0: 1}, session=(first.session_id, 1))
+    assert listed(answer) == {0: 0}
+    assert answer.responses[0].partitions[0].high_watermark == 1
+
+
+async def test_errors_come_back_each_time_and_so_does_the_recovery(broker: Broker) -> None:
+    first = await ask(broker, {0: 50})
+    assert first.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    again = await ask(broker, {}, session=(first.session_id, 1))
+    assert again.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    fixed = await ask(broker, {0: 0}, session=(first.session_id, 2))
+    assert fixed.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def test_wrong_ids_and_epochs(broker: Broker) -> None:
+    first = await ask(broker, {0: 0})
+    session = first.session_id
+    for given, code in (
+        ((session, 2), ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        ((session + 1, 1), ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+    ):
+        answer = await ask(broker, {}, session=given)
+        assert (answer.error_code, answer.session_id, answer.responses) == (code, 0, [])
+    mixed = await ask(broker, {}, session=(session, 1), version=13)
+    assert mixed.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert len(broker.manager.fetch_sessions) == 1
+    final = await ask(broker, {0: 0}, session=(session, -1))
+    assert (final.session_id, listed(final)) == (0, {0: 0})
+    assert len(broker.manager.fetch_sessions) == 0
+
+
+async def test_a_session_without_partitions_is_closed(broker: Broker) -> None:
+    first = await ask(broker, {0: 0})
+    answer = await ask(broker, {}, session=(first.session_id, 1), forgotten=[0])
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    assert len(broker.manager.fetch_sessions) == 0
+
+
+async def test_topic_ids(broker: Broker) -> None:
+    unknown = bytes(15) + b"\x05"
+    first = await ask(broker, {0: 0}, version=13, topic_id=unknown)
+    topic = first.responses[0]
+    assert topic.topic_id == unknown
+    assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    # The name turns up later, with a log that has another id.
+    broker.cache._names_by_id[unknown] = "t"
+    answer = await ask(broker, {}, version=13, session=(first.session_id, 1))
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+async def test_old_clients(broker: Broker) -> None:
+    await broker.produce()
+    answer = await ask(broker, {0: 0}, version=3)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+    answer = await ask(broker, {0: 0}, version=4)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+    assert listed(answer)[0] > 0
+
+
+async def test_read_committed_lists_no_aborted_transactions(broker: Broker) -> None:
+    await broker.produce()
+    committed = await ask(broker, {0: 0}, isolation=1)
+    assert committed.responses[0].partitions[0].aborted_transactions == []
+    assert committed.responses[0].partitions[0].last_stable_offset == 1
+    plain = await ask(broker, {0: 0})
+    assert plain.responses[0].partitions[0].aborted_transactions is None
+
+
+@pytest.mark.parametrize(("version", "leader"), [(15, -1), (16, 3)])
+async def test_the_current_leader_comes_with_the_error(
+    broker: Broker, version: int, leader: int
+) -> None:
+    broker.know([0, 3], leader=3)
+    broker.order(3, 2, replicas=[0, 3])
+    request = await ask(broker, {0: 0}, version=version)
+    data = request.responses[0].partitions[0]
+    if version >= 16:
+        # v11 and later may read from a follower, so ask with the wrong epoch instead.
+        data_request = Request(
+            max_bytes=100,
+            session_epoch=-1,
+            topics=[
+                Request.FetchTopic(
+                    topic_id=TOPIC_ID,
+                    partitions=[Request.FetchPartition(partition=0, current_leader_epoch=1)],
+                )
+            ],
+        )
+        response = await fetch.handle(broker.context(version), data_request)
+        data = response.responses[0].partitions[0]
+        assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert [(node.node_id, node.host) for node in response.node_endpoints] == [(3, "host3")]
+    assert data.current_leader.leader_id == leader
+
+
+def test_a_full_cache_gives_way_to_followers_and_larger_sessions() -> None:
+    sessions = FetchSessions(2, random.Random(1))
+
+    def create(size: int, now_ms: float, *, privileged: bool = False) -> bool:
+        made = sessions.create(size, uses_ids=False, privileged=privileged, now_ms=now_ms)
+        if made is not None:
+            from ottla.broker.fetch_sessions import SessionKey
+
+            keys = [SessionKey(bytes(16), "t", number) for number in range(size)]
+            made.update([(key, FetchPartition(0, 1)) for key in keys])
+        return made is not None
+
+    assert create(1, 0) and create(5, 0)
+    assert not create(9, 1000), "both are young"
+    assert create(1, 1000, privileged=True), "a follower takes a consumer's place"
+    assert len(sessions) == 2
+    assert create(1, 200_000), "an idle one goes"
+    assert len(sessions) == 2
+    assert not FetchSessions(0, random.Random(1)).create(
+        1, uses_ids=False, privileged=True, now_ms=0
+    )
+
+
+def test_the_followers_side_names_only_changes() -> None:
+    session = FollowerSession()
+    one, two = FetchPartition(0, 10), FetchPartition(5, 10)
+    plan = session.plan({TP: one, OTHER: two})
+    assert (plan.session_id, plan.session_epoch) == (0, 0) and len(plan.wanted) == 2
+    session.answered(77)
+    plan = session.plan({TP: one, OTHER: two})
+    assert (plan.session_id, plan.session_epoch, plan.wanted) == (77, 1, {})
+    session.answered(77)
+    plan = session.plan({TP: two})
+    assert plan.session_epoch == 2 and plan.wanted == {TP: two} and plan.forgotten == [OTHER]
+    session.failed()
+    plan = session.plan({TP: two})
+    assert (plan.session_id, plan.session_epoch, plan.wanted) == (77, 0, {TP: two})
+    session.answered(0)
+    assert session.plan({TP: two}).session_epoch == 0
