@@ -88,7 +88,7 @@ class ClientReader:
     title = "confluent-kafka"
 
     def read(self, bootstrap_servers: str) -> Tally:
-        consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "demo"})
+        consumer = Consumer({**client(bootstrap_servers), "group.id": "demo"})
         try:
             places = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
             end = sum(consumer.get_watermark_offsets(place, timeout=30)[1] for place in places)
@@ -119,6 +119,12 @@ def _stderr_to(path: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def client(bootstrap_servers: str) -> dict[str, str | int | float | bool]:
+    """What all librdkafka clients share: a killed broker is no news here, so it is not logged."""
+    critical = 2
+    return {"bootstrap.servers": bootstrap_servers, "log_level": critical}
 
 
 def value_of(number: int) -> bytes:
@@ -178,7 +184,7 @@ def produce(cluster: ProcessCluster) -> Tally:
 
     producer = Producer(
         {
-            "bootstrap.servers": cluster.bootstrap_servers,
+            **client(cluster.bootstrap_servers),
             "enable.idempotence": True,
             "linger.ms": 5,
             "queue.buffering.max.messages": RECORDS,
@@ -234,7 +240,7 @@ def read_back(reader: Reader, cluster: ProcessCluster, sent: Tally) -> None:
 
 
 def kill_a_leader(cluster: ProcessCluster) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = AdminClient(client(cluster.bootstrap_servers))
     before = leaders(admin)
     victim = before[0]
     heading(5, f"kill -9 of broker {victim}, which leads partition 0")
