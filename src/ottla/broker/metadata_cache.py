@@ -8,8 +8,8 @@ there are no locks and no snapshots: an update replaces only the topics that it 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ottla.types import ZERO_TOPIC_ID, Endpoint, TopicId, TopicPartition
 
@@ -24,6 +24,7 @@ LEADER_DURING_DELETE = -2
 
 _SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
+T = TypeVar("T")
 Listener = Callable[[frozenset[str]], None]
 
 
@@ -36,11 +37,13 @@ class BrokerInfo(NamedTuple):
 
 
 class _Topic:
-    __slots__ = ("partitions", "topic_id")
+    __slots__ = ("derived", "partitions", "topic_id")
 
     def __init__(self) -> None:
         self.topic_id: TopicId = ZERO_TOPIC_ID
         self.partitions: dict[int, PartitionState] = {}
+        # What `MetadataCache.derived` keeps, each with the version of the live brokers.
+        self.derived: dict[Hashable, tuple[int, Any]] = {}
 
 
 class MetadataCache:
@@ -49,6 +52,7 @@ class MetadataCache:
     def __init__(self) -> None:
         self.controller_id = NO_CONTROLLER
         self._brokers: dict[int, BrokerInfo] = {}
+        self._brokers_version = 0
         self._topics: dict[str, _Topic] = {}
         self._names_by_id: dict[TopicId, str] = {}
         self._listeners: list[Listener] = []
@@ -60,7 +64,10 @@ class MetadataCache:
         last one takes its topic along), zero topic ids are ignored.
         """
         self.controller_id = request.controller_id
-        self._brokers = {broker.id: _broker_info(broker) for broker in request.live_brokers}
+        brokers = {broker.id: _broker_info(broker) for broker in request.live_brokers}
+        if brokers != self._brokers:
+            self._brokers = brokers
+            self._brokers_version += 1
         changed = set()
         for topic_state in request.topic_states:
             changed.add(topic_state.topic_name)
@@ -80,6 +87,7 @@ class MetadataCache:
         self, name: str, topic_id: TopicId, partitions: Iterable[PartitionState]
     ) -> None:
         topic = self._topics.get(name) or _Topic()
+        topic.derived.clear()
         for state in partitions:
             if state.leader == LEADER_DURING_DELETE:
                 topic.partitions.pop(state.partition_index, None)
@@ -129,6 +137,22 @@ class MetadataCache:
         """The partitions of a topic by number, empty for an unknown one; not to be changed."""
         known = self._topics.get(topic)
         return {} if known is None else known.partitions
+
+    def derived(
+        self, topic: str, key: Hashable, build: Callable[[Mapping[int, PartitionState]], T]
+    ) -> T:
+        """`build(partitions)`, kept until the topic's partitions or the live brokers change.
+
+        For answers that many clients ask for: with 100,000 partitions their parts are worth
+        keeping. The keys are a handful (listeners times forms of the answer).
+        """
+        known = self._topics.get(topic)
+        if known is None:
+            return build({})
+        kept = known.derived.get(key)
+        if kept is None or kept[0] != self._brokers_version:
+            kept = known.derived[key] = (self._brokers_version, build(known.partitions))
+        return cast("T", kept[1])
 
     def topic_id(self, name: str) -> TopicId:
         """The topic's id, zero where it has none or is unknown."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from cluster_messages import Update, broker, partition, update
 
@@ -119,3 +120,26 @@ async def test_wait_until_times_out_and_leaves_nothing_behind() -> None:
     cache = MetadataCache()
     assert await cache.wait_until({"t"}, lambda: False, 10) is False
     assert cache._listeners == []
+
+
+def test_derived_values_are_kept_until_topic_or_brokers_change() -> None:
+    cache = MetadataCache()
+    cache.update(update({"t": [partition(0)], "u": [partition(0)]}))
+    built = 0
+
+    def build(partitions: Mapping[int, object]) -> int:
+        nonlocal built
+        built += 1
+        return len(partitions)
+
+    def look(key: str = "key") -> int:
+        return cache.derived("t", key, build)
+
+    assert [look(), look(), built] == [1, 1, 1]
+    cache.update(update({"u": [partition(1)]}))
+    assert [look(), built] == [1, 1], "another topic, the same brokers"
+    cache.update(update({"t": [partition(1)]}))
+    assert [look(), built] == [2, 2]
+    cache.update(update(brokers=[broker(2)]))
+    assert [look(), look("other"), built] == [2, 2, 4]
+    assert cache.derived("unknown", "key", build) == 0

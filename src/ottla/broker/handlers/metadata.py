@@ -14,6 +14,8 @@ Left out: ACLs.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata_cache import MetadataCache, PartitionState
 
 _NO_LEADER = -1
+_PARTITIONS_PER_TURN = 5_000
 
 Topic = m.MetadataResponse.MetadataResponseTopic
 Partition = m.MetadataResponse.MetadataResponsePartition
@@ -35,7 +38,7 @@ Partition = m.MetadataResponse.MetadataResponsePartition
 async def handle(ctx: RequestContext, request: m.MetadataRequest) -> m.MetadataResponse:
     cache = ctx.services.metadata_cache
     if request.topics is None or (ctx.version == 0 and not request.topics):
-        topics = [_known_topic(ctx, request, name) for name in cache.topics()]
+        topics = await _all_topics(ctx, request)
     elif ctx.version >= 12 and any(t.topic_id != ZERO_TOPIC_ID for t in request.topics):
         topics = [_topic_by_id(ctx, request, topic.topic_id) for topic in request.topics]
     else:
@@ -58,6 +61,22 @@ async def handle(ctx: RequestContext, request: m.MetadataRequest) -> m.MetadataR
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
     )
+
+
+async def _all_topics(ctx: RequestContext, request: m.MetadataRequest) -> list[Topic]:
+    """All topics that are there; other requests get their turn in between."""
+    cache = ctx.services.metadata_cache
+    topics = []
+    built = 0
+    for name in cache.topics():
+        if not cache.contains_topic(name):
+            continue  # deleted while others had their turn
+        topics.append(_known_topic(ctx, request, name))
+        built += len(topics[-1].partitions)
+        if built >= _PARTITIONS_PER_TURN:
+            built = 0
+            await asyncio.sleep(0)
+    return topics
 
 
 def _requested_names(
@@ -120,19 +139,28 @@ def _known_topic(ctx: RequestContext, request: m.MetadataRequest, name: str) -> 
 
 
 def _partitions(cache: MetadataCache, name: str, listener: str, version: int) -> list[Partition]:
-    """MetadataCache.getPartitionMetadata, with the set of reachable brokers looked up once."""
-    reachable = {broker.id for broker in cache.alive_brokers() if listener in broker.endpoints}
+    # Answers differ before version 1 and before version 6, otherwise only by listener.
+    form = 0 if version == 0 else 1 if version < 6 else 6
+    return cache.derived(
+        name, (listener, form), lambda states: _build(cache, states, listener, form)
+    )
+
+
+def _build(
+    cache: MetadataCache, states: Mapping[int, PartitionState], listener: str, version: int
+) -> list[Partition]:
+    """MetadataCache.getPartitionMetadata."""
     partitions = []
-    for index, state in cache.topic_partitions(name).items():
+    for index, state in states.items():
         replicas, isr = state.replicas, state.isr
         code = ErrorCode.NONE
         leader = state.leader
         if version == 0:
-            replicas = [broker_id for broker_id in replicas if broker_id in reachable]
-            isr = [broker_id for broker_id in isr if broker_id in reachable]
+            replicas = [b for b in replicas if cache.endpoint(b, listener) is not None]
+            isr = [b for b in isr if cache.endpoint(b, listener) is not None]
             if len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
                 code = ErrorCode.REPLICA_NOT_AVAILABLE
-        if leader not in reachable:
+        if cache.endpoint(leader, listener) is None:
             code = _leader_error(cache, state, version)
             leader = _NO_LEADER
         partitions.append(
