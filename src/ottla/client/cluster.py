@@ -89,6 +89,13 @@ def response_error(code: int, message: str | None = None) -> KafkaError:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
+class PlainCredentials(NamedTuple):
+    """A user of SASL PLAIN (RFC 4616)."""
+
+    username: str
+    password: str
+
+
 class Channel:
     """A connection with the API versions its broker supports."""
 
@@ -103,9 +110,16 @@ class Channel:
 
     @classmethod
     async def open(
-        cls, runtime: Runtime, address: Address, *, client_id: str, timeout_ms: float
+        cls,
+        runtime: Runtime,
+        address: Address,
+        *,
+        client_id: str,
+        timeout_ms: float,
+        credentials: PlainCredentials | None = None,
     ) -> Channel:
-        """Connects and asks for versions; raises OSError where no Kafka broker answers."""
+        """Connects, asks for versions and says who this is. Raises OSError where no Kafka broker
+        answers, KafkaError where it refuses the user."""
         async with asyncio.timeout(timeout_ms / 1000):
             connection = await Connection.open(
                 runtime.network, *address, client_id=client_id, timeout_ms=timeout_ms
@@ -113,6 +127,8 @@ class Channel:
             try:
                 # Version 0 is understood by every broker and already says all that is needed.
                 answer = await connection.send(m.ApiVersionsRequest(), 0, timeout_ms=timeout_ms)
+                if credentials is not None and not answer.error_code:
+                    await _authenticate(connection, credentials, timeout_ms)
             except BaseException:
                 connection.close()
                 raise
@@ -158,6 +174,28 @@ class Channel:
         self._connection.close()
 
 
+async def _authenticate(
+    connection: Connection, credentials: PlainCredentials, timeout_ms: float
+) -> None:
+    """SASL PLAIN in Kafka's frames (KIP-152): handshake v1, then one exchange."""
+    mechanism = "PLAIN"
+    answer = await connection.send(
+        m.SaslHandshakeRequest(mechanism=mechanism), 1, timeout_ms=timeout_ms
+    )
+    if answer.error_code:
+        raise KafkaError(
+            response_error(answer.error_code).code,
+            f"Client SASL mechanism '{mechanism}' not enabled in the server, enabled mechanisms "
+            f"are [{', '.join(answer.mechanisms)}]",
+        )
+    token = f"\0{credentials.username}\0{credentials.password}".encode()
+    answer = await connection.send(
+        m.SaslAuthenticateRequest(auth_bytes=token), 0, timeout_ms=timeout_ms
+    )
+    if answer.error_code:
+        raise response_error(answer.error_code, answer.error_message)
+
+
 class Cluster:
     """Connections are opened when needed and shared; `close` ends them all."""
 
@@ -168,11 +206,13 @@ class Cluster:
         *,
         client_id: str = DEFAULT_CLIENT_ID,
         bootstrap_timeout_ms: float = BOOTSTRAP_TIMEOUT_MS,
+        credentials: PlainCredentials | None = None,
     ) -> None:
         addresses = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
         self._runtime = runtime
         self._bootstrap = [Address(*address) for address in addresses]
         self._client_id = client_id
+        self._credentials = credentials
         self._bootstrap_timeout_ms = bootstrap_timeout_ms
         self._channels: dict[Address, Channel] = {}
         self._opening: defaultdict[Address, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -348,7 +388,11 @@ class Cluster:
             channel = self._channels.get(address)
             if channel is None or channel.closed:
                 channel = await Channel.open(
-                    self._runtime, address, client_id=self._client_id, timeout_ms=timeout_ms
+                    self._runtime,
+                    address,
+                    client_id=self._client_id,
+                    timeout_ms=timeout_ms,
+                    credentials=self._credentials,
                 )
                 self._channels[address] = channel
             return channel

@@ -1,0 +1,211 @@
+"""A small consumer: records of given partitions from given offsets, without a group.
+
+Positions are the caller's to choose; leaders are looked up and followed when they move. Control
+batches (transaction markers) are passed over. Works on Ottla and Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.client.cluster import DEFAULT_TIMEOUT_MS, RETRY_PAUSE_MS, response_error
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+from ottla.wire import records
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+
+EARLIEST = -2
+LATEST = -1
+MAX_WAIT_MS = 500
+MAX_BYTES = 8 * 1024 * 1024
+MAX_PARTITION_BYTES = 1024 * 1024
+# From 13 on topics are named by id; batches of format 2 come from 4 on.
+_FETCH_VERSIONS = (4, 12)
+_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class FetchedRecord(NamedTuple):
+    partition: TopicPartition
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+async def list_offsets(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    timestamp: int,
+    *,
+    timeout_ms: float = DEFAULT_TIMEOUT_MS,
+) -> dict[TopicPartition, int]:
+    """The offset of the first record at or after `timestamp`, or at EARLIEST or LATEST."""
+    request_class = m.ListOffsetsRequest
+    found = {}
+    for partition in partitions:
+        request = request_class(
+            replica_id=-1,
+            topics=[
+                request_class.ListOffsetsTopic(
+                    name=partition.topic,
+                    partitions=[
+                        request_class.ListOffsetsPartition(
+                            partition_index=partition.partition, timestamp=timestamp
+                        )
+                    ],
+                )
+            ],
+        )
+        answer = await _ask_leader(cluster, partition, request, timeout_ms)
+        found[partition] = answer.topics[0].partitions[0].offset
+    return found
+
+
+async def _ask_leader(
+    cluster: Cluster, partition: TopicPartition, request: Any, timeout_ms: float
+) -> Any:
+    """A ListOffsets of one partition, again at the new leader where the old one has moved."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    refresh = False
+    while True:
+        left_ms = max((deadline - loop.time()) * 1000, 1)
+        leader = await cluster.leader_of(partition, refresh=refresh, timeout_ms=left_ms)
+        answer = await cluster.send_to_broker(leader, request, timeout_ms=left_ms, min_version=1)
+        code = answer.topics[0].partitions[0].error_code
+        if not code:
+            return answer
+        if code not in _MOVED or loop.time() + RETRY_PAUSE_MS / 1000 > deadline:
+            raise response_error(code)
+        refresh = True
+        await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+
+
+class RecordReader:
+    """`positions` are the offsets to read next and move as records are handed out."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        positions: Mapping[TopicPartition, int],
+        *,
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    ) -> None:
+        self._cluster = cluster
+        self.positions = dict(positions)
+        self._timeout_ms = timeout_ms
+        self._moved: set[TopicPartition] = set()
+
+    async def poll(self, *, max_wait_ms: int = MAX_WAIT_MS) -> list[FetchedRecord]:
+        """What one round of fetches brings; empty where nothing came within `max_wait_ms`."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in self.positions:
+            leader = await self._cluster.leader_of(
+                partition, refresh=partition in self._moved, timeout_ms=self._timeout_ms
+            )
+            by_leader.setdefault(leader, []).append(partition)
+        self._moved.clear()
+        answers = await asyncio.gather(
+            *(self._fetch(leader, group, max_wait_ms) for leader, group in by_leader.items())
+        )
+        found = [record for answer in answers for record in self._take(answer)]
+        if self._moved:
+            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+        return found
+
+    async def read_until(self, ends: Mapping[TopicPartition, int]) -> AsyncIterator[FetchedRecord]:
+        """Records up to, not including, the given offset of each partition."""
+        while any(self.positions[partition] < end for partition, end in ends.items()):
+            for record in await self.poll():
+                if record.offset < ends[record.partition]:
+                    yield record
+
+    async def follow(self) -> AsyncIterator[FetchedRecord]:
+        """Records as they come, without an end."""
+        while True:
+            for record in await self.poll():
+                yield record
+
+    async def _fetch(self, leader: int, group: list[TopicPartition], max_wait_ms: int) -> Any:
+        request_class = m.FetchRequest
+        topics: dict[str, list[TopicPartition]] = {}
+        for partition in group:
+            topics.setdefault(partition.topic, []).append(partition)
+        request = request_class(
+            replica_id=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=MAX_BYTES,
+            session_epoch=-1,  # no fetch session: every request names all partitions
+            topics=[
+                request_class.FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        request_class.FetchPartition(
+                            partition=partition.partition,
+                            fetch_offset=self.positions[partition],
+                            partition_max_bytes=MAX_PARTITION_BYTES,
+                        )
+                        for partition in partitions
+                    ],
+                )
+                for topic, partitions in topics.items()
+            ],
+        )
+        low, high = _FETCH_VERSIONS
+        return await self._cluster.send_to_broker(
+            leader, request, timeout_ms=self._timeout_ms, min_version=low, max_version=high
+        )
+
+    def _take(self, answer: m.FetchResponse) -> list[FetchedRecord]:
+        if answer.error_code:
+            raise response_error(answer.error_code)
+        found = []
+        for topic in answer.responses:
+            for data in topic.partitions:
+                partition = TopicPartition(topic.topic, data.partition_index)
+                if data.error_code:
+                    self._meet(partition, data)
+                elif data.records:
+                    found += self._records(partition, data.records)
+        return found
+
+    def _meet(self, partition: TopicPartition, data: Any) -> None:
+        """An error of one partition: what passes is tried again, the rest is raised."""
+        error = response_error(data.error_code)
+        if error.code in _MOVED:
+            self._moved.add(partition)
+        elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE and (
+            0 <= data.log_start_offset > self.positions[partition]
+        ):
+            # What was to be read next is gone by retention: go on with the oldest there is.
+            self.positions[partition] = data.log_start_offset
+        else:
+            raise KafkaError(error.code, f"{partition}: {error}")
+
+    def _records(self, partition: TopicPartition, data: Any) -> list[FetchedRecord]:
+        found = []
+        for header, batch in records.iter_batches(data):
+            if not header.is_control:
+                found += [
+                    FetchedRecord(partition, r.offset, r.timestamp, r.key, r.value)
+                    for r in records.iter_records(batch)
+                    # The first batch may begin before the position.
+                    if r.offset >= self.positions[partition]
+                ]
+            self.positions[partition] = max(self.positions[partition], header.last_offset + 1)
+        return found
