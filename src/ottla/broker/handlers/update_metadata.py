@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.broker.replica_request_epochs import refusal
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
@@ -23,23 +24,15 @@ log = logging.getLogger("state.change.logger")
 
 
 async def handle(ctx: RequestContext, request: m.UpdateMetadataRequest) -> m.UpdateMetadataResponse:
-    services = ctx.services
-    # -1 comes from versions that carry no epoch; a larger one from a registration still under way.
-    if 0 <= request.broker_epoch < services.broker_epoch:
-        log.info(
-            "UpdateMetadata for broker epoch %d refused, the current one is %d",
-            request.broker_epoch,
-            services.broker_epoch,
-        )
-        return m.UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-    if request.controller_epoch < services.controller_epoch:
+    error = refusal(ctx.services, request.broker_epoch, request.controller_epoch)
+    if error is not ErrorCode.NONE:
         log.warning(
-            "UpdateMetadata of controller %d with epoch %d refused, the latest epoch is %d",
+            "UpdateMetadata of controller %d with epoch %d for broker epoch %d refused: %s",
             request.controller_id,
             request.controller_epoch,
-            services.controller_epoch,
+            request.broker_epoch,
+            error.name,
         )
-        return m.UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    services.controller_epoch = request.controller_epoch
-    services.metadata_cache.update(request)
+        return m.UpdateMetadataResponse(error_code=error)
+    ctx.services.metadata_cache.update(request)
     return m.UpdateMetadataResponse()
