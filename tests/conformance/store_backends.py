@@ -118,7 +118,7 @@ class _Nobody:
     def connection_closed(self, connection: Connection) -> None:
         return None
 
-    def place_freed(self) -> None:
+    def answers_taken(self) -> None:
         return None
 
 

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import uvloop
+
 from ottla.bench.table import Row, exit_code, print_rows
 from ottla.errors import OttlaError
 from ottla.runtime import system_runtime
@@ -222,7 +224,7 @@ def _client_row(target: Target, is_apache: bool) -> Row:
             started = time.perf_counter()
             _await_all([client.get_async("/client") for _ in range(GETS)])
             kazoo_rate = max(kazoo_rate, GETS / (time.perf_counter() - started))
-    our_rate = asyncio.run(_our_client_gets(target.address))
+    our_rate = uvloop.run(_our_client_gets(target.address))
     where = "Apache ZooKeeper" if is_apache else "our server"
     return Row(
         f"gets by our client (peer: kazoo) on {where}",

@@ -40,7 +40,7 @@ from ottla.runtime import Runtime
 from ottla.zk import hosts as connect_strings
 from ottla.zk import jute, replies
 from ottla.zk.client_watches import ClientWatches, call_watchers
-from ottla.zk.connection import Connection, Decoder, OnAnswer
+from ottla.zk.connection import Connection, Decoder, OnAnswer, Request
 from ottla.zk.paths import validate
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 # Requests in flight; further ones wait for a place. ZooKeeper's globalOutstandingLimit.
 MAX_IN_FLIGHT = 1000
-# Callers that may wait for a place or a connection; more than this is a runaway.
+# Requests that may wait for a place or a connection; more than this is a runaway.
 MAX_WAITING = 100_000
 FIRST_RETRY_S = 0.05
 MAX_RETRY_S = 1.0
@@ -82,8 +82,10 @@ class ZooKeeperClient:
         self._seen_zxid = 0
         # Set only while requests may be sent on it.
         self._connection: Connection | None = None
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._promised = 0
+        # Requests that were not sent yet, for want of a connection or of a place in flight.
+        self._backlog: deque[Request] = deque()
+        self._patience: asyncio.TimerHandle | None = None
+        self._first_session: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
         self._auth_failed = False
@@ -104,7 +106,11 @@ class ZooKeeperClient:
         client = cls(runtime, connect_string, session_timeout_ms, credentials, ssl_context)
         client._runner = asyncio.get_running_loop().create_task(client._run())
         try:
-            await client._until_usable(connect_timeout_ms or session_timeout_ms)
+            async with asyncio.timeout((connect_timeout_ms or session_timeout_ms) / 1000):
+                await client._first_session
+        except TimeoutError:
+            await client.close()
+            raise ConnectionLossError(connect_string) from None
         except BaseException:
             await client.close()
             raise
@@ -154,7 +160,8 @@ class ZooKeeperClient:
             await asyncio.gather(self._runner, return_exceptions=True)
         if connection is not None:
             connection.abort()
-        self._fail_waiting(SessionExpiredError)
+        self._end_patience()
+        self._fail_backlog(SessionExpiredError)
         self._watches.clear()
         self._tell(SessionState.CLOSED)
 
@@ -164,7 +171,7 @@ class ZooKeeperClient:
         full = self._full(path)
         body = jute.write_string(full) + (b"\1" if watch else b"\0")
         on_answer = self._watch_if_there(self._watches.data, full, watch) if watch else None
-        result: tuple[bytes | None, Stat] = await self._call(
+        result: tuple[bytes | None, Stat] = await self._send(
             path, jute.OP_GET_DATA, body, replies.decode_get, on_answer
         )
         return result
@@ -174,7 +181,7 @@ class ZooKeeperClient:
         body = jute.write_string(full) + (b"\1" if watch else b"\0")
         on_answer = self._watch_exists(full, watch) if watch else None
         try:
-            stat: Stat = await self._call(
+            stat: Stat = await self._send(
                 path, jute.OP_EXISTS, body, replies.decode_stat, on_answer
             )
         except NoNodeError:
@@ -185,21 +192,21 @@ class ZooKeeperClient:
         full = self._full(path)
         body = jute.write_string(full) + (b"\1" if watch else b"\0")
         on_answer = self._watch_if_there(self._watches.children, full, watch) if watch else None
-        names: list[str] = await self._call(
+        names: list[str] = await self._send(
             path, jute.OP_GET_CHILDREN, body, replies.decode_children, on_answer
         )
         return names
 
     async def get_acl(self, path: str) -> tuple[tuple[Acl, ...], Stat]:
         body = jute.write_string(self._full(path))
-        result: tuple[tuple[Acl, ...], Stat] = await self._call(
+        result: tuple[tuple[Acl, ...], Stat] = await self._send(
             path, jute.OP_GET_ACL, body, replies.decode_acl
         )
         return result
 
     async def sync(self, path: str = "/") -> None:
         """When it returns, reads show everything acknowledged anywhere before the call."""
-        await self._call(path, jute.OP_SYNC, jute.write_string(self._full(path)))
+        await self._send(path, jute.OP_SYNC, jute.write_string(self._full(path)))
 
     # --- writes ---
 
@@ -216,7 +223,7 @@ class ZooKeeperClient:
             CreateMode.EPHEMERAL_SEQUENTIAL,
         )
         full = self._full(path, is_sequential=is_sequential)
-        made, stat = await self._call(
+        made, stat = await self._send(
             path,
             replies.create_operation(mode),
             replies.encode_create(full, data, acl, mode),
@@ -228,18 +235,18 @@ class ZooKeeperClient:
         body = b"".join(
             (jute.write_string(self._full(path)), jute.write_buffer(data), jute.INT.pack(version))
         )
-        stat: Stat = await self._call(path, jute.OP_SET_DATA, body, replies.decode_stat)
+        stat: Stat = await self._send(path, jute.OP_SET_DATA, body, replies.decode_stat)
         return stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         body = jute.write_string(self._full(path)) + jute.INT.pack(version)
-        await self._call(path, jute.OP_DELETE, body)
+        await self._send(path, jute.OP_DELETE, body)
 
     async def set_acl(self, path: str, acl: tuple[Acl, ...], version: int = ANY_VERSION) -> Stat:
         body = b"".join(
             (jute.write_string(self._full(path)), jute.write_acls(acl), jute.INT.pack(version))
         )
-        stat: Stat = await self._call(path, jute.OP_SET_ACL, body, replies.decode_stat)
+        stat: Stat = await self._send(path, jute.OP_SET_ACL, body, replies.decode_stat)
         return stat
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
@@ -253,16 +260,14 @@ class ZooKeeperClient:
             )
             encoded.append(replies.encode_op(op, self._full(op.path, is_sequential=is_sequential)))
         body = replies.encode_multi(encoded)
-        results: list[OpResult] = await self._call("", jute.OP_MULTI, body, replies.decode_multi)
+        results: list[OpResult] = await self._send("", jute.OP_MULTI, body, replies.decode_multi)
         return [self._finish_result(op, result) for op, result in zip(ops, results, strict=True)]
 
     async def add_auth(self, scheme: str, credential: bytes) -> None:
         """Proves an identity now and after every reconnection."""
-        connection = self._connection
-        if connection is None:
-            connection = await self._until_usable(self._timeout_ms)
         self._credentials.append((scheme, credential))
-        await _authenticate(connection, scheme, credential)
+        if self._connection is not None:
+            await _authenticate(self._connection, scheme, credential)
 
     async def create_chroot(self) -> None:
         """Makes the nodes of the chroot itself, as Kafka does at start."""
@@ -292,86 +297,69 @@ class ZooKeeperClient:
             if not self._closed:
                 self._tell(SessionState.SUSPENDED)
 
-    def place_freed(self) -> None:
-        self._wake_next()
+    def answers_taken(self) -> None:
+        if self._backlog:
+            self._send_backlog()
 
     # --- requests ---
 
-    async def _call(
+    def _send(
         self,
         path: str,
         operation: int,
         body: bytes,
         decode: Decoder | None = None,
         on_answer: OnAnswer | None = None,
-    ) -> Any:
-        connection = self._connection
-        if connection is None or self._waiting or not self._has_place(connection):
-            connection = await self._until_usable(self._timeout_ms)
+    ) -> asyncio.Future[Any]:
+        """Sends now, or as soon as there is a connection with room, in the order of the calls."""
         if len(body) + 8 > jute.MAX_PACKET_BYTES:
             # The server would drop the connection, and with it everybody's requests.
             raise BadArgumentsError(f"{path}: {len(body)} bytes are too many for one request")
-        try:
-            return await connection.request(operation, body, decode, on_answer)
-        except StoreError as error:
-            error.path = path
-            error.args = (path,)
-            raise
-        finally:
-            if self._waiting:
-                self._wake_next()
-
-    async def _until_usable(self, timeout_ms: float) -> Connection:
-        """Waits for a connection with a free place, for at most `timeout_ms`."""
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + timeout_ms / 1000
-        while True:
-            connection = self._connection
-            if connection is not None and not self._waiting and self._has_place(connection):
-                return connection
-            if self._auth_failed:
-                raise AuthFailedError
-            if self._closed:
-                raise SessionExpiredError
-            if len(self._waiting) >= MAX_WAITING:
-                raise ConnectionLossError
-            await self._await_turn(give_up - loop.time())
-            if self._connection is not None:
-                return self._connection
-
-    async def _await_turn(self, timeout_s: float) -> None:
-        """Queues up; returns with a place kept free for the caller, who takes it at once."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await turn
-        except TimeoutError:
-            raise ConnectionLossError from None
-        finally:
-            if turn.done() and not turn.cancelled():
-                # The place was promised by _wake_next; where nobody uses it, the next one may.
-                self._promised -= turn.exception() is None
-            else:
-                self._waiting.remove(turn)
-
-    def _has_place(self, connection: Connection) -> bool:
-        return len(connection.pending) + self._promised < MAX_IN_FLIGHT
-
-    def _wake_next(self) -> None:
-        """Lets as many go on as there are free places, in the order in which they came."""
+        future = asyncio.get_running_loop().create_future()
+        request = Request(future, path, operation, body, decode, on_answer)
         connection = self._connection
-        while connection is not None and self._waiting and self._has_place(connection):
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                self._promised += 1
+        if connection is not None and not self._backlog and len(connection.pending) < MAX_IN_FLIGHT:
+            connection.submit(request)
+        elif self._auth_failed:
+            future.set_exception(AuthFailedError(path))
+        elif self._closed:
+            future.set_exception(SessionExpiredError(path))
+        elif len(self._backlog) >= MAX_WAITING:
+            future.set_exception(ConnectionLossError(path))
+        else:
+            self._backlog.append(request)
+            if connection is None and self._patience is None:
+                self._start_patience()
+        return future
 
-    def _fail_waiting(self, error: type[StoreError]) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_exception(error())
+    def _send_backlog(self) -> None:
+        connection, backlog = self._connection, self._backlog
+        while connection is not None and backlog and len(connection.pending) < MAX_IN_FLIGHT:
+            request = backlog.popleft()
+            # A caller that gave up meanwhile was cancelled; what was not sent need not be.
+            if not request.future.done():
+                connection.submit(request)
+
+    def _fail_backlog(self, error: type[StoreError]) -> None:
+        while self._backlog:
+            request = self._backlog.popleft()
+            if not request.future.done():
+                request.future.set_exception(error(request.path))
+
+    def _start_patience(self) -> None:
+        """Callers wait for a reconnection for at most a session time-out."""
+        loop = asyncio.get_running_loop()
+        self._patience = loop.call_later(self._timeout_ms / 1000, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        if self._connection is None:
+            self._fail_backlog(ConnectionLossError)
+
+    def _end_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def _full(self, path: str, *, is_sequential: bool = False) -> str:
         """The server's path; a bad one is refused here, as ZooKeeper's own client does."""
@@ -454,7 +442,9 @@ class ZooKeeperClient:
         except AuthFailedError:
             log.error("%s:%d refused the credentials", host, port)
             self._auth_failed = True
-            self._fail_waiting(AuthFailedError)
+            self._fail_backlog(AuthFailedError)
+            if not self._first_session.done():
+                self._first_session.set_exception(AuthFailedError())
         except (OSError, StoreError, TimeoutError) as error:
             log.debug("no session at %s:%d: %r", host, port, error)
         if connection is not None:
@@ -478,12 +468,15 @@ class ZooKeeperClient:
         for scheme, credential in self._credentials:
             await _authenticate(connection, scheme, credential)
         for packet in self._watches.set_watches_packets(self._seen_zxid):
-            await connection.request_as(jute.XID_SET_WATCHES, jute.OP_SET_WATCHES, packet)
+            await connection.request(jute.OP_SET_WATCHES, packet, jute.XID_SET_WATCHES)
         if not connection.is_open:
             return None
         self._connection = connection
+        self._end_patience()
+        if not self._first_session.done():
+            self._first_session.set_result(None)
         self._tell(SessionState.CONNECTED)
-        self._wake_next()
+        self._send_backlog()
         return connection
 
     async def _watch_over(self, connection: Connection) -> None:
@@ -505,7 +498,7 @@ class ZooKeeperClient:
         self._password = _NO_PASSWORD
         self._seen_zxid = 0
         self._watches.clear()
-        self._fail_waiting(SessionExpiredError)
+        self._fail_backlog(SessionExpiredError)
         self._tell(SessionState.EXPIRED)
 
     def _tell(self, state: SessionState) -> None:
@@ -523,4 +516,4 @@ def _call_listener(listener: Callable[[SessionState], None], state: SessionState
 
 async def _authenticate(connection: Connection, scheme: str, credential: bytes) -> None:
     body = jute.INT.pack(0) + jute.write_string(scheme) + jute.write_buffer(credential)
-    await connection.request_as(jute.XID_AUTH, jute.OP_AUTH, body)
+    await connection.request(jute.OP_AUTH, body, jute.XID_AUTH)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from ottla.metadata.store import STORE_ERRORS, ConnectionLossError, EventType, StoreError
 from ottla.runtime import Clock
@@ -24,13 +24,24 @@ Decoder = Callable[[bytes, int, int], Any]
 OnAnswer = Callable[[int], None]
 
 
+class Request(NamedTuple):
+    """What to send, and what to do with the answer."""
+
+    future: asyncio.Future[Any]
+    path: str  # as the caller said it, for errors
+    operation: int
+    body: bytes
+    decode: Decoder | None = None
+    on_answer: OnAnswer | None = None
+
+
 class ConnectionOwner(Protocol):
     def event_received(self, kind: EventType, path: str) -> None: ...
 
     def connection_closed(self, connection: Connection) -> None: ...
 
-    def place_freed(self) -> None:
-        """The answer to a request came that its caller had given up."""
+    def answers_taken(self) -> None:
+        """Some requests were answered, so there is room for others."""
 
 
 class ConnectAnswer:
@@ -49,9 +60,7 @@ class Connection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = loop.create_future()
         self.last_zxid = 0
         self.received_ms = self.sent_ms = clock.monotonic_ms()
-        self.pending: deque[tuple[int, asyncio.Future[Any], Decoder | None, OnAnswer | None]] = (
-            deque()
-        )
+        self.pending: deque[tuple[int, Request]] = deque()
         self._owner = owner
         self._clock = clock
         self._loop = loop
@@ -90,6 +99,7 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         self._rest = data[position:]
+        self._owner.answers_taken()
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._is_closed:
@@ -100,9 +110,9 @@ class Connection(asyncio.Protocol):
             # Nobody may be waiting any more, which is not worth a warning.
             self.connected.exception()
         while self.pending:
-            future = self.pending.popleft()[1]
-            if not future.done():
-                future.set_exception(ConnectionLossError())
+            request = self.pending.popleft()[1]
+            if not request.future.done():
+                request.future.set_exception(ConnectionLossError(request.path))
         if not self.closed.done():
             self.closed.set_result(None)
         self._owner.connection_closed(self)
@@ -116,33 +126,28 @@ class Connection(asyncio.Protocol):
     def greet(self, body: bytes) -> None:
         self._write(jute.frame(body))
 
-    def request(
-        self,
-        operation: int,
-        body: bytes,
-        decode: Decoder | None = None,
-        on_answer: OnAnswer | None = None,
-    ) -> asyncio.Future[Any]:
+    def submit(self, request: Request) -> None:
         """Sends with the other requests of this turn of the loop; answers come in order."""
         xid = self._next_xid
         self._next_xid = xid + 1 if xid < _MAX_XID else 1
-        return self.request_as(xid, operation, body, decode, on_answer)
+        self._submit_as(xid, request)
 
-    def request_as(
-        self,
-        xid: int,
-        operation: int,
-        body: bytes,
-        decode: Decoder | None = None,
-        on_answer: OnAnswer | None = None,
-    ) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = self._loop.create_future()
+    def request(self, operation: int, body: bytes, xid: int | None = None) -> asyncio.Future[Any]:
+        """For what concerns the session itself; `xid` where the protocol fixes it."""
+        request = Request(self._loop.create_future(), "", operation, body)
+        if xid is None:
+            self.submit(request)
+        else:
+            self._submit_as(xid, request)
+        return request.future
+
+    def _submit_as(self, xid: int, request: Request) -> None:
         if self._is_closed:
-            future.set_exception(ConnectionLossError())
-            return future
-        self.pending.append((xid, future, decode, on_answer))
-        self._write(b"".join((_REQUEST_FRAME.pack(8 + len(body), xid, operation), body)))
-        return future
+            request.future.set_exception(ConnectionLossError(request.path))
+            return
+        self.pending.append((xid, request))
+        body = request.body
+        self._write(_REQUEST_FRAME.pack(8 + len(body), xid, request.operation) + body)
 
     def ping(self) -> None:
         self._write(_REQUEST_FRAME.pack(8, jute.XID_PING, jute.OP_PING))
@@ -187,7 +192,7 @@ class Connection(asyncio.Protocol):
             return
         if not self.pending:
             raise JuteError(f"answer {xid} to nothing")
-        expected, future, decode, on_answer = self.pending.popleft()
+        expected, (future, path, _, _, decode, on_answer) = self.pending.popleft()
         if xid != expected:
             raise JuteError(f"answer {xid} where {expected} was expected")
         if zxid > self.last_zxid:
@@ -195,10 +200,9 @@ class Connection(asyncio.Protocol):
         if on_answer is not None:
             on_answer(code)
         if future.done():
-            self._owner.place_freed()
             return
         if code != 0:
-            future.set_exception(STORE_ERRORS.get(code, StoreError)())
+            future.set_exception(STORE_ERRORS.get(code, StoreError)(path))
         else:
             future.set_result(decode(data, position, end) if decode is not None else None)
 

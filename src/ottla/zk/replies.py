@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ottla.metadata.store import (
     STORE_ERRORS,
@@ -21,6 +21,9 @@ from ottla.metadata.store import (
 )
 from ottla.zk import jute
 from ottla.zk.jute import JuteError
+
+# Twice as fast as Stat._make, which checks the length that struct guarantees.
+_as_stat: Callable[[type[Stat], tuple[int, ...]], Stat] = tuple.__new__
 
 
 def encode_create(path: str, data: bytes | None, acl: tuple[Acl, ...], mode: int) -> bytes:
@@ -85,8 +88,16 @@ def decode_multi(buffer: bytes, position: int, end: int) -> list[OpResult]:
 
 
 def decode_get(buffer: bytes, position: int, end: int) -> tuple[bytes | None, Stat]:
-    data, position = jute.read_buffer(buffer, position, end)
-    return data, jute.read_stat(buffer, position, end)[0]
+    """Written out in full: a new controller reads a whole cluster through this."""
+    stat_at = end - jute.STAT.size
+    if stat_at - position < 4:
+        raise JuteError("packet ends inside a stat")
+    length = jute.INT.unpack_from(buffer, position)[0]
+    position += 4
+    if max(length, 0) != stat_at - position:
+        raise JuteError("length beyond the end of the packet")
+    data = buffer[position:stat_at] if length >= 0 else None
+    return data, _as_stat(Stat, jute.STAT.unpack_from(buffer, stat_at))
 
 
 def decode_stat(buffer: bytes, position: int, end: int) -> Stat:

@@ -209,7 +209,7 @@ async def test_the_requests_in_flight_are_bounded(server, monkeypatch):
     zxids = await asyncio.gather(*map(ask, range(200)))
     assert zxids == sorted(zxids)
     assert most <= 7
-    assert client._promised == 0
+    assert not client._backlog
     await client.close()
 
 
@@ -224,7 +224,7 @@ async def test_a_waiting_caller_may_give_up(server, monkeypatch):
     cancelled = asyncio.CancelledError
     assert list(map(type, outcomes)) == [cancelled, Stat, cancelled, Stat, Stat]
     assert await client.exists("/")
-    assert client._promised == 0
+    assert not client._backlog
     await client.close()
 
 
