@@ -186,3 +186,13 @@ async def test_run_broker_ends_on_sigterm(tmp_path: Path) -> None:
     assert server.engine.tree.nodes.get("/some/chroot/brokers/topics") is not None
     assert server.engine.tree.nodes.get("/some/chroot/brokers/ids/1") is None
     await server.stop()
+
+
+async def test_partitions_with_one_replica_do_not_hold_up_a_stop(
+    engine: Engine, tmp_path: Path
+) -> None:
+    node = _node(engine, tmp_path, controlled_shutdown_retry_backoff_ms="5000")
+    await node.start()
+    topic = m.CreateTopicsRequest.CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+    await _ask(node, m.CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5)
+    await asyncio.wait_for(node.stop(), 3)

@@ -476,3 +476,31 @@ async def test_internal_topics_whatever_the_switch_says(store: EmbeddedStore) ->
     }
     stored = znodes.TopicZnode.decode((await store.get("/brokers/topics/__consumer_offsets"))[0])
     assert len(stored.partitions) == 3
+
+
+async def test_expansion_looks_again_when_the_topic_changed_meanwhile(
+    here: Broker, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _registered(store)
+    await here.create(_topic("t", 1, 2))
+    path = "/brokers/topics/t"
+    original = store.set
+    interfered = 0
+
+    async def set_after_another(where: str, data: bytes | None, version: int = -1) -> Any:
+        nonlocal interfered
+        if where == path and not interfered:
+            interfered += 1
+            present = znodes.TopicZnode.decode((await store.get(path))[0])
+            grown = dict(present.partitions) | {1: znodes.ReplicaAssignment((3, 1))}
+            await original(path, znodes.TopicZnode.encode(grown, present.topic_id))
+        return await original(where, data, version)
+
+    monkeypatch.setattr(store, "set", set_after_another)
+    (result,) = await here.admin.create_partitions(
+        [Expansion(name="t", count=3, assignments=None)], timeout_ms=0
+    )
+    assert (interfered, result.error_code) == (1, ErrorCode.REQUEST_TIMED_OUT)
+    stored = znodes.TopicZnode.decode((await store.get(path))[0])
+    assert sorted(stored.partitions) == [0, 1, 2]
+    assert stored.partitions[1].replicas == (3, 1), "the other writer's partition stays"
