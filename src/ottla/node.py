@@ -28,6 +28,7 @@ from ottla.errors import InvariantViolated, OttlaError
 from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode, NoNodeError, SessionState, StoreError
 from ottla.storage import identity
+from ottla.storage.dir_lock import FlockedDir, HeldLock
 from ottla.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -52,9 +53,15 @@ class Node:
     """A broker. `store` is a session of its own; without one it connects to ZooKeeper."""
 
     def __init__(
-        self, config: BrokerConfig, runtime: Runtime, store: MetadataStore | None = None
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        store: MetadataStore | None = None,
+        *,
+        lock_dir: Callable[[Path], HeldLock] = FlockedDir,
     ) -> None:
         self.config = config
+        self.lock_dir = lock_dir
         self.runtime = runtime
         # Set when the broker can no longer do its duty; `run_broker` then ends with the error.
         self.failed: asyncio.Future[None] | None = None
@@ -271,7 +278,9 @@ class _Parts:
         cache = MetadataCache()
         self.topic_settings = TopicSettings(config, store)
         self.topic_settings.forget_deleted(cache)
-        self.log_manager = LogManager(runtime, config, self.topic_settings.of)
+        self.log_manager = LogManager(
+            runtime, config, self.topic_settings.of, lock_dir=node.lock_dir
+        )
         self.channel = ControllerChannel(
             runtime.network, cache, _control_listener(config), broker_id
         )

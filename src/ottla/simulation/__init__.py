@@ -1,0 +1,1 @@
+"""Whole clusters in one process, on virtual time: seeded, repeatable to the byte."""
