@@ -9,10 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
+from ottla.broker.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from ottla.broker.partition import Partition
+from ottla.broker.replica_fetch_requests import (
+    FETCH_VERSION,
+    LIST_OFFSETS_VERSION,
+    FetchLimits,
+    fetch_request,
+    list_offsets_request,
+)
 from ottla.broker.replica_fetch_session import FollowerSession, Plan
 from ottla.broker.replica_truncation import truncation_offset
 from ottla.broker.replica_types import FetchPartition
@@ -28,8 +36,6 @@ if TYPE_CHECKING:
     from ottla.broker.replica_manager import ReplicaManager
 
 _logger = logging.getLogger(__name__)
-_FETCH_VERSION = 12
-_LIST_OFFSETS_VERSION = 6
 _LATEST, _EARLIEST = -1, -2
 _SESSION_ERRORS = frozenset(
     {
@@ -69,10 +75,12 @@ class LeaderFetcher:
         self._manager = manager
         self._leader = leader
         config = manager.config
-        self._max_wait_ms = config.integer("replica.fetch.wait.max.ms")
-        self._min_bytes = config.integer("replica.fetch.min.bytes")
-        self._max_bytes = config.integer("replica.fetch.response.max.bytes")
-        self._partition_max_bytes = config.integer("replica.fetch.max.bytes")
+        self._limits = FetchLimits(
+            config.integer("replica.fetch.wait.max.ms"),
+            config.integer("replica.fetch.min.bytes"),
+            config.integer("replica.fetch.response.max.bytes"),
+            config.integer("replica.fetch.max.bytes"),
+        )
         self._backoff_ms = config.integer("replica.fetch.backoff.ms")
         self._timeout_ms = config.integer("replica.socket.timeout.ms")
         self._follows: dict[TopicPartition, _Follow] = {}
@@ -80,21 +88,35 @@ class LeaderFetcher:
         self._connection: Connection | None = None
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        # Added while a request is under way that does not name them.
+        self._newcomers: dict[TopicPartition, _Follow] = {}
+        self._newcomers_task: asyncio.Task[None] | None = None
+        self._polling = False
 
     def __len__(self) -> int:
         return len(self._follows)
 
-    def add(self, partition: Partition, log: Log) -> None:
-        self._follows[partition.tp] = _Follow(partition, log)
+    def add(self, partitions: Iterable[tuple[Partition, Log]]) -> None:
+        loop = asyncio.get_running_loop()
+        for partition, log in partitions:
+            follow = self._follows[partition.tp] = _Follow(partition, log)
+            if self._polling:
+                self._newcomers[partition.tp] = follow
         self._changed.set()
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = loop.create_task(self._run())
+        elif self._newcomers:
+            self._stop_newcomers_task()
+            self._newcomers_task = loop.create_task(self._fetch_newcomers())
 
     def remove(self, tp: TopicPartition) -> None:
         self._follows.pop(tp, None)
+        self._newcomers.pop(tp, None)
 
     async def stop(self) -> None:
         self._follows.clear()
+        self._newcomers.clear()
+        self._stop_newcomers_task()
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -105,21 +127,56 @@ class LeaderFetcher:
 
     async def _run(self) -> None:
         while True:
-            wanted = self._wanted()
+            self._newcomers.clear()
+            self._stop_newcomers_task()
+            wanted = self._wanted(self._follows)
             if not wanted:
                 await self._idle()
                 continue
             plan = self._session.plan(wanted)
+            self._polling = True
             try:
-                connection = await self._connected()
-                request = self._request(plan)
-                timeout_ms = self._timeout_ms + self._max_wait_ms
-                response = await connection.send(request, _FETCH_VERSION, timeout_ms=timeout_ms)
-                await self._take(cast("m.FetchResponse", response))
+                if self._connection is None or self._connection.closed:
+                    self._connection = await self._connect()
+                response = await self._fetch(self._connection, plan)
+                await self._take(response)
             except (OSError, TimeoutError, WireError) as error:
                 _logger.info("fetch from broker %d failed: %s", self._leader, error)
-                self._disconnect(str(error))
-                await asyncio.sleep(self._backoff_ms / 1000)
+                await self._start_over(str(error))
+            except Exception:
+                # Whatever it is, replication must not end with it.
+                _logger.exception("fetch from broker %d failed", self._leader)
+                await self._start_over("unexpected failure")
+            finally:
+                self._polling = False
+
+    async def _start_over(self, reason: str) -> None:
+        self._disconnect(reason)
+        await asyncio.sleep(self._backoff_ms / 1000)
+
+    async def _fetch_newcomers(self) -> None:
+        """New partitions would have to wait until the request under way returns, and producers
+        with acks=all along with them: until then they have a connection of their own."""
+        connection: Connection | None = None
+        try:
+            connection = await self._connect()
+            while wanted := self._wanted(self._newcomers):
+                plan = Plan(NO_SESSION, FINAL_EPOCH, wanted, [])
+                response = await self._fetch(connection, plan)
+                if response.error_code != ErrorCode.NONE:
+                    return
+                self._take_partitions(response, wanted)
+        except (OSError, TimeoutError, WireError) as error:
+            # They are part of the next request of the main loop anyway.
+            _logger.info("first fetch from broker %d failed: %s", self._leader, error)
+        finally:
+            if connection is not None:
+                connection.close("newcomers are fetched with the others now")
+
+    def _stop_newcomers_task(self) -> None:
+        if self._newcomers_task is not None:
+            self._newcomers_task.cancel()
+            self._newcomers_task = None
 
     async def _idle(self) -> None:
         """Nothing to fetch now: until a partition is added or a pause ends."""
@@ -130,79 +187,50 @@ class LeaderFetcher:
         except TimeoutError:
             pass
 
-    def _wanted(self) -> dict[TopicPartition, FetchPartition]:
+    def _wanted(
+        self, follows: dict[TopicPartition, _Follow]
+    ) -> dict[TopicPartition, FetchPartition]:
         now_ms = self._manager.runtime.clock.monotonic_ms()
         wanted: dict[TopicPartition, FetchPartition] = {}
-        for tp, follow in list(self._follows.items()):
+        for tp, follow in list(follows.items()):
             if not follow.is_current:
-                del self._follows[tp]
+                del follows[tp]
             elif follow.retry_at_ms <= now_ms:
                 log = follow.log
                 wanted[tp] = FetchPartition(
                     log.end_offset,
-                    self._partition_max_bytes,
+                    self._limits.partition_max_bytes,
                     log.start_offset,
                     follow.leader_epoch,
                     log.epochs.latest,
                 )
         return wanted
 
-    async def _connected(self) -> Connection:
-        connection = self._connection
-        if connection is None or connection.closed:
-            manager = self._manager
-            listener = manager.config.inter_broker_listener
-            endpoint = manager.metadata_cache.endpoint(self._leader, listener)
-            if endpoint is None:
-                raise ConnectionError(f"broker {self._leader} is not alive")
-            connection = self._connection = await Connection.open(
-                manager.runtime.network,
-                endpoint.host,
-                endpoint.port,
-                client_id=f"broker-{manager.broker_id}-fetcher-0",
-                timeout_ms=self._timeout_ms,
-            )
-        return connection
+    async def _connect(self) -> Connection:
+        manager = self._manager
+        listener = manager.config.inter_broker_listener
+        endpoint = manager.metadata_cache.endpoint(self._leader, listener)
+        if endpoint is None:
+            raise ConnectionError(f"broker {self._leader} is not alive")
+        return await Connection.open(
+            manager.runtime.network,
+            endpoint.host,
+            endpoint.port,
+            client_id=f"broker-{manager.broker_id}-fetcher-0",
+            timeout_ms=self._timeout_ms,
+        )
+
+    async def _fetch(self, connection: Connection, plan: Plan) -> m.FetchResponse:
+        request = fetch_request(self._manager.broker_id, plan, self._limits)
+        timeout_ms = self._timeout_ms + self._limits.max_wait_ms
+        response = await connection.send(request, FETCH_VERSION, timeout_ms=timeout_ms)
+        return cast("m.FetchResponse", response)
 
     def _disconnect(self, reason: str) -> None:
         self._session.failed()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(reason)
-
-    def _request(self, plan: Plan) -> m.FetchRequest:
-        request = m.FetchRequest
-        topics: dict[str, m.FetchRequest.FetchTopic] = {}
-        for tp, want in plan.wanted.items():
-            topic = topics.get(tp.topic)
-            if topic is None:
-                topic = topics[tp.topic] = request.FetchTopic(topic=tp.topic, partitions=[])
-            topic.partitions.append(
-                request.FetchPartition(
-                    partition=tp.partition,
-                    current_leader_epoch=want.current_leader_epoch,
-                    fetch_offset=want.fetch_offset,
-                    last_fetched_epoch=want.last_fetched_epoch,
-                    log_start_offset=want.log_start_offset,
-                    partition_max_bytes=want.max_bytes,
-                )
-            )
-        forgotten: dict[str, list[int]] = {}
-        for tp in plan.forgotten:
-            forgotten.setdefault(tp.topic, []).append(tp.partition)
-        return request(
-            replica_id=self._manager.broker_id,
-            max_wait_ms=self._max_wait_ms,
-            min_bytes=self._min_bytes,
-            max_bytes=self._max_bytes,
-            session_id=plan.session_id,
-            session_epoch=plan.session_epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=[
-                request.ForgottenTopic(topic=name, partitions=partitions)
-                for name, partitions in forgotten.items()
-            ],
-        )
 
     # --- answers ----------------------------------------------------------------------------
 
@@ -213,23 +241,29 @@ class LeaderFetcher:
         if response.error_code != ErrorCode.NONE:
             raise ConnectionError(f"fetch was refused with code {response.error_code}")
         self._session.answered(response.session_id)
+        for follow in self._take_partitions(response, self._session.told):
+            await self._find_place(follow)
+
+    def _take_partitions(
+        self, response: m.FetchResponse, told: Mapping[TopicPartition, FetchPartition]
+    ) -> list[_Follow]:
+        """Takes what fits what was asked (`told`); returns partitions that are out of range."""
         out_of_range: list[_Follow] = []
         for topic in response.responses:
             for data in topic.partitions:
                 tp = TopicPartition(topic.topic, data.partition_index)
                 follow = self._follows.get(tp)
-                told = self._session.tells(tp)
-                if follow is None or told is None or not follow.is_current:
+                want = told.get(tp)
+                if follow is None or want is None or not follow.is_current:
                     continue
-                asked = (told.fetch_offset, told.current_leader_epoch)
+                asked = (want.fetch_offset, want.current_leader_epoch)
                 if asked != (follow.log.end_offset, follow.leader_epoch):
                     continue  # the log moved meanwhile; the answer is for another place
                 if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     out_of_range.append(follow)
                 else:
                     self._take_partition(tp, follow, data)
-        for follow in out_of_range:
-            await self._find_place(follow)
+        return out_of_range
 
     def _take_partition(
         self, tp: TopicPartition, follow: _Follow, data: m.FetchResponse.PartitionData
@@ -303,29 +337,12 @@ class LeaderFetcher:
     async def _leader_offset(
         self, tp: TopicPartition, follow: _Follow, timestamp: int
     ) -> int | None:
-        request = m.ListOffsetsRequest
-        connection = await self._connected()
+        if self._connection is None:
+            return None
+        request = list_offsets_request(self._manager.broker_id, tp, follow.leader_epoch, timestamp)
         response = cast(
             "m.ListOffsetsResponse",
-            await connection.send(
-                request(
-                    replica_id=self._manager.broker_id,
-                    topics=[
-                        request.ListOffsetsTopic(
-                            name=tp.topic,
-                            partitions=[
-                                request.ListOffsetsPartition(
-                                    partition_index=tp.partition,
-                                    current_leader_epoch=follow.leader_epoch,
-                                    timestamp=timestamp,
-                                )
-                            ],
-                        )
-                    ],
-                ),
-                _LIST_OFFSETS_VERSION,
-                timeout_ms=self._timeout_ms,
-            ),
+            await self._connection.send(request, LIST_OFFSETS_VERSION, timeout_ms=self._timeout_ms),
         )
         answer = response.topics[0].partitions[0] if response.topics else None
         if answer is None or answer.error_code != ErrorCode.NONE or not follow.is_current:
@@ -342,6 +359,7 @@ class FetcherManager:
         self._by_partition: dict[TopicPartition, LeaderFetcher] = {}
 
     def add(self, partitions: Iterable[Partition]) -> None:
+        added: dict[int, list[tuple[Partition, Log]]] = {}
         for partition in partitions:
             log, leader = partition.log, partition.leader
             if log is None or leader is None:
@@ -350,11 +368,14 @@ class FetcherManager:
                 # Without epochs divergence cannot be found: keep only what is committed.
                 removed = log.truncate_to(log.high_watermark)
                 self._manager.log_manager.remove_files_later(log, removed)
+            added.setdefault(leader, []).append((partition, log))
+        for leader, following in added.items():
             fetcher = self._fetchers.get(leader)
             if fetcher is None:
                 fetcher = self._fetchers[leader] = LeaderFetcher(self._manager, leader)
-            fetcher.add(partition, log)
-            self._by_partition[partition.tp] = fetcher
+            fetcher.add(following)
+            for partition, _ in following:
+                self._by_partition[partition.tp] = fetcher
 
     def remove(self, tps: Iterable[TopicPartition]) -> None:
         for tp in tps:

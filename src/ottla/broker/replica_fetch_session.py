@@ -25,17 +25,18 @@ class FollowerSession:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._told: dict[TopicPartition, FetchPartition] = {}
+        # What the leader was last told of each partition.
+        self.told: dict[TopicPartition, FetchPartition] = {}
 
     def plan(self, wanted: Mapping[TopicPartition, FetchPartition]) -> Plan:
         """Everything in a full request; in an incremental one only what differs."""
         if self._epoch == INITIAL_EPOCH or self._epoch == FINAL_EPOCH:
-            self._told = dict(wanted)
+            self.told = dict(wanted)
             return Plan(self._id, self._epoch, dict(wanted), [])
-        told = self._told
+        told = self.told
         changed = {tp: want for tp, want in wanted.items() if told.get(tp) != want}
         forgotten = [tp for tp in told if tp not in wanted]
-        self._told = dict(wanted)
+        self.told = dict(wanted)
         return Plan(self._id, self._epoch, changed, forgotten)
 
     def answered(self, session_id: int) -> None:
@@ -50,7 +51,3 @@ class FollowerSession:
         """Unknown id, wrong epoch or a lost connection: start over with a full request, which
         also closes what may be left of the old session."""
         self._epoch = INITIAL_EPOCH
-
-    def tells(self, tp: TopicPartition) -> FetchPartition | None:
-        """What the leader was last told about a partition."""
-        return self._told.get(tp)

@@ -10,6 +10,7 @@ from replica_cluster import TOPIC_ID, TP, Broker, DirectConnection, client_batch
 
 from ottla.broker import fetcher
 from ottla.broker.handlers import leader_and_isr, stop_replica
+from ottla.broker.replica_fetch_requests import FetchLimits
 from ottla.broker.replica_types import FetchParams, FetchPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -483,3 +484,26 @@ async def test_a_failing_disk_takes_the_partition_offline(
         broker.manager.partition(TP)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.order(0, 2, replicas=[0]) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_new_partition_need_not_wait_for_the_request_under_way(
+    brokers: MakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = await brokers(2)
+    for broker in members:
+        monkeypatch.setattr(
+            fetcher, "FetchLimits", lambda *_: FetchLimits(3000, 1, EVERYTHING, EVERYTHING)
+        )
+    leader, follower = members
+    lead(members, 0, 1)
+    await leader.produce(acks=-1)
+    for number in (1, 2):  # the second comes while the first still has its own connection
+        tp = TopicPartition("t", number)
+        for broker in members:
+            broker.order(0, 1, replicas=[0, 1], tp=tp)
+        for _ in range(2):
+            result = await leader.produce(acks=-1, tp=tp, timeout_ms=1000)
+            assert result.error is ErrorCode.NONE
+    log = follower.manager.log(TopicPartition("t", 2))
+    assert log is not None and log.end_offset == 2
+    assert (await leader.produce(acks=-1)).error is ErrorCode.NONE
