@@ -204,11 +204,21 @@ class OpResult:
 
 class MetadataStore(Protocol):
     """A connected session. Watches are one-shot and are called on the event loop, in order,
-    before the answer to any later read shows the new state."""
+    before the answer to any later read shows the new state.
+
+    A lost connection keeps the session: requests that were sent raise ConnectionLossError (they
+    may have happened), later ones wait for the reconnection for at most a session time-out, and
+    watches are set again. An expired session is replaced by itself; its ephemeral nodes and its
+    watches are gone, and whoever needs them makes them again on CONNECTED. After `close` every
+    call raises SessionExpiredError. An illegal path raises BadArgumentsError."""
 
     @property
     def session_id(self) -> int:
         """The current session (a new value after expiry)."""
+
+    @property
+    def previous_session_id(self) -> int:
+        """The session before the current one; 0 while there was none."""
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]: ...
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -39,6 +38,7 @@ from ottla.metadata.store import (
 from ottla.runtime import Runtime
 from ottla.zk import hosts as connect_strings
 from ottla.zk import jute, replies
+from ottla.zk.backlog import Backlog
 from ottla.zk.client_watches import ClientWatches, call_watchers
 from ottla.zk.connection import Connection, Decoder, OnAnswer, Request
 from ottla.zk.paths import validate
@@ -46,10 +46,6 @@ from ottla.zk.paths import validate
 log = logging.getLogger(__name__)
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
-# Requests in flight; further ones wait for a place. ZooKeeper's globalOutstandingLimit.
-MAX_IN_FLIGHT = 1000
-# Requests that may wait for a place or a connection; more than this is a runaway.
-MAX_WAITING = 100_000
 FIRST_RETRY_S = 0.05
 MAX_RETRY_S = 1.0
 MIN_CONNECT_S = 1.0
@@ -82,9 +78,7 @@ class ZooKeeperClient:
         self._seen_zxid = 0
         # Set only while requests may be sent on it.
         self._connection: Connection | None = None
-        # Requests that were not sent yet, for want of a connection or of a place in flight.
-        self._backlog: deque[Request] = deque()
-        self._patience: asyncio.TimerHandle | None = None
+        self._backlog = Backlog()
         self._first_session: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
@@ -160,8 +154,8 @@ class ZooKeeperClient:
             await asyncio.gather(self._runner, return_exceptions=True)
         if connection is not None:
             connection.abort()
-        self._end_patience()
-        self._fail_backlog(SessionExpiredError)
+        self._backlog.stop_waiting()
+        self._backlog.fail(SessionExpiredError)
         self._watches.clear()
         self._tell(SessionState.CLOSED)
 
@@ -271,17 +265,14 @@ class ZooKeeperClient:
 
     async def create_chroot(self) -> None:
         """Makes the nodes of the chroot itself, as Kafka does at start."""
-        chroot, self._chroot = self._chroot, ""
-        try:
-            path = ""
-            for name in chroot.split("/")[1:]:
-                path += "/" + name
-                try:
-                    await self.create(path)
-                except NodeExistsError:
-                    continue
-        finally:
-            self._chroot = chroot
+        path = ""
+        for name in self._chroot.split("/")[1:]:
+            path += "/" + name
+            body = replies.encode_create(path, None, OPEN_ACL, CreateMode.PERSISTENT)
+            try:
+                await self._send(path, jute.OP_CREATE2, body)
+            except NodeExistsError:
+                continue
 
     # --- ConnectionOwner ---
 
@@ -298,8 +289,8 @@ class ZooKeeperClient:
                 self._tell(SessionState.SUSPENDED)
 
     def answers_taken(self) -> None:
-        if self._backlog:
-            self._send_backlog()
+        if self._backlog and self._connection is not None:
+            self._backlog.send(self._connection)
 
     # --- requests ---
 
@@ -318,48 +309,17 @@ class ZooKeeperClient:
         future = asyncio.get_running_loop().create_future()
         request = Request(future, path, operation, body, decode, on_answer)
         connection = self._connection
-        if connection is not None and not self._backlog and len(connection.pending) < MAX_IN_FLIGHT:
+        if connection is not None and not self._backlog and connection.has_room:
             connection.submit(request)
         elif self._auth_failed:
             future.set_exception(AuthFailedError(path))
         elif self._closed:
             future.set_exception(SessionExpiredError(path))
-        elif len(self._backlog) >= MAX_WAITING:
-            future.set_exception(ConnectionLossError(path))
         else:
-            self._backlog.append(request)
-            if connection is None and self._patience is None:
-                self._start_patience()
+            self._backlog.add(request)
+            if connection is None:
+                self._backlog.wait_at_most(self._timeout_ms)
         return future
-
-    def _send_backlog(self) -> None:
-        connection, backlog = self._connection, self._backlog
-        while connection is not None and backlog and len(connection.pending) < MAX_IN_FLIGHT:
-            request = backlog.popleft()
-            # A caller that gave up meanwhile was cancelled; what was not sent need not be.
-            if not request.future.done():
-                connection.submit(request)
-
-    def _fail_backlog(self, error: type[StoreError]) -> None:
-        while self._backlog:
-            request = self._backlog.popleft()
-            if not request.future.done():
-                request.future.set_exception(error(request.path))
-
-    def _start_patience(self) -> None:
-        """Callers wait for a reconnection for at most a session time-out."""
-        loop = asyncio.get_running_loop()
-        self._patience = loop.call_later(self._timeout_ms / 1000, self._lose_patience)
-
-    def _lose_patience(self) -> None:
-        self._patience = None
-        if self._connection is None:
-            self._fail_backlog(ConnectionLossError)
-
-    def _end_patience(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
 
     def _full(self, path: str, *, is_sequential: bool = False) -> str:
         """The server's path; a bad one is refused here, as ZooKeeper's own client does."""
@@ -442,10 +402,10 @@ class ZooKeeperClient:
         except AuthFailedError:
             log.error("%s:%d refused the credentials", host, port)
             self._auth_failed = True
-            self._fail_backlog(AuthFailedError)
+            self._backlog.fail(AuthFailedError)
             if not self._first_session.done():
                 self._first_session.set_exception(AuthFailedError())
-        except (OSError, StoreError, TimeoutError) as error:
+        except (OSError, StoreError, TimeoutError, UnicodeError) as error:
             log.debug("no session at %s:%d: %r", host, port, error)
         if connection is not None:
             connection.abort()
@@ -472,11 +432,11 @@ class ZooKeeperClient:
         if not connection.is_open:
             return None
         self._connection = connection
-        self._end_patience()
+        self._backlog.stop_waiting()
         if not self._first_session.done():
             self._first_session.set_result(None)
         self._tell(SessionState.CONNECTED)
-        self._send_backlog()
+        self._backlog.send(connection)
         return connection
 
     async def _watch_over(self, connection: Connection) -> None:
@@ -498,7 +458,7 @@ class ZooKeeperClient:
         self._password = _NO_PASSWORD
         self._seen_zxid = 0
         self._watches.clear()
-        self._fail_backlog(SessionExpiredError)
+        self._backlog.fail(SessionExpiredError)
         self._tell(SessionState.EXPIRED)
 
     def _tell(self, state: SessionState) -> None:

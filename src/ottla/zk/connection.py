@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 # Answers may be larger than requests (long lists of children), but not without end.
 MAX_ANSWER_BYTES = 64 << 20
+# Requests in flight on one connection. ZooKeeper's globalOutstandingLimit.
+MAX_IN_FLIGHT = 1000
 _MAX_XID = 0x7FFF_FFFF
 
 Decoder = Callable[[bytes, int, int], Any]
@@ -122,6 +124,10 @@ class Connection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         return self._handshaken and not self._is_closed
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.pending) < MAX_IN_FLIGHT
 
     def greet(self, body: bytes) -> None:
         self._write(jute.frame(body))

@@ -24,7 +24,6 @@ from ottla.metadata.store import (
     WatchEvent,
 )
 from ottla.runtime import system_runtime
-from ottla.zk import client as client_module
 from ottla.zk import hosts
 from ottla.zk.client import ZooKeeperClient
 from ottla.zk.hosts import BadConnectString
@@ -159,6 +158,23 @@ async def test_dead_hosts_are_passed_over(server):
     await client.close()
 
 
+async def test_callers_wait_for_a_reconnection_but_not_for_ever(server):
+    client = await connect(server, session_timeout_ms=200)
+    await server.stop()
+    await until(lambda: client.state is SessionState.SUSPENDED)
+    asked = [asyncio.ensure_future(client.exists(f"/{i}")) for i in range(3)]
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [ConnectionLossError] * 3
+    await client.close()
+
+
+async def test_a_host_name_that_cannot_be():
+    with pytest.raises(ConnectionLossError):
+        await ZooKeeperClient.connect(
+            system_runtime(), f"{'x' * 80}.{'y' * 300}:1", connect_timeout_ms=200
+        )
+
+
 async def test_nobody_there():
     with pytest.raises(ConnectionLossError):
         await ZooKeeperClient.connect(system_runtime(), "127.0.0.1:1", connect_timeout_ms=300)
@@ -196,7 +212,7 @@ async def test_refused_credentials_are_told(server):
 
 
 async def test_the_requests_in_flight_are_bounded(server, monkeypatch):
-    monkeypatch.setattr(client_module, "MAX_IN_FLIGHT", 7)
+    monkeypatch.setattr("ottla.zk.connection.MAX_IN_FLIGHT", 7)
     client = await connect(server)
     most = 0
 
@@ -214,7 +230,7 @@ async def test_the_requests_in_flight_are_bounded(server, monkeypatch):
 
 
 async def test_a_waiting_caller_may_give_up(server, monkeypatch):
-    monkeypatch.setattr(client_module, "MAX_IN_FLIGHT", 1)
+    monkeypatch.setattr("ottla.zk.connection.MAX_IN_FLIGHT", 1)
     client = await connect(server)
     asked = [asyncio.ensure_future(client.exists("/")) for _ in range(5)]
     await asyncio.sleep(0)
