@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import cluster_messages
+import pytest
 
+from ottla.broker import fetcher
 from ottla.broker.alter_isr import IsrAnswer, IsrChange
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers import fetch, list_offsets
@@ -219,3 +222,46 @@ class DirectConnection:
 
     def close(self, reason: str = "") -> None:
         self.closed = True
+
+
+MakeBrokers = Callable[..., Awaitable[list[Broker]]]
+EVERYTHING = 1 << 20
+
+
+@pytest.fixture
+async def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeBrokers]:
+    """`await brokers(3, **topic configs)` starts that many, numbered from 0."""
+    made: list[Broker] = []
+    monkeypatch.setattr(fetcher, "Connection", DirectConnection)
+
+    async def make(count: int = 1, **topic: Any) -> list[Broker]:
+        for number in range(count):
+            made.append(Broker(number, tmp_path, **topic))
+        DirectConnection.brokers = {broker.id: broker for broker in made}
+        for broker in made:
+            await broker.start()
+            broker.know(range(count))
+        return made
+
+    yield make
+    for broker in made:
+        await broker.stop()
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 3.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event of its own
+            await asyncio.sleep(0.005)
+
+
+def offsets(log: Any) -> list[int]:
+    data = log.read(log.start_offset, EVERYTHING, log.end_offset, min_one_batch=True)
+    return [
+        record.offset for _, v in records.iter_batches(data) for record in records.iter_records(v)
+    ]
+
+
+def lead(members: list[Broker], leader: int, epoch: int, isr: list[int] | None = None) -> None:
+    ids = [broker.id for broker in members]
+    for broker in sorted(members, key=lambda one: one.id != leader):
+        assert broker.order(leader, epoch, replicas=ids, isr=isr) is ErrorCode.NONE
