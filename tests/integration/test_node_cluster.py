@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from conftest import LocalCluster
+from local_cluster import LocalCluster
 
 from ottla.broker.registration import RegistrationError
 from ottla.types import TopicPartition

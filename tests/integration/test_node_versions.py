@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import LocalCluster
+from local_cluster import LocalCluster
 
 from ottla.broker.handlers import ROUTES, Route
 from ottla.client.connection import Connection
