@@ -23,8 +23,6 @@ from ottla.wire.records import Record, build_batch
 # Only brokers send these; the cluster's own traffic tests the versions that are used.
 BETWEEN_BROKERS = {"LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"}
 PER_TOPIC = "t"
-# The handler fills in leader_epoch, which these versions do not carry: answered with code -1.
-KNOWN_GAPS = {("ListOffsets", version) for version in (1, 2, 3)}
 
 
 def _list_offsets(version: int, timestamp: int) -> m.ListOffsetsRequest:
@@ -248,16 +246,8 @@ async def test_every_version_of_every_api_is_answered(alone: LocalCluster) -> No
         for route in ROUTES
         if route.name not in BETWEEN_BROKERS
         for version in range(route.min_version, route.max_version + 1)
-        if (route.name, version) not in KNOWN_GAPS
     ]
     assert await _problems(alone, everything) == []
-
-
-@pytest.mark.xfail(reason="ListOffsets 1 to 3: leader_epoch is set", strict=False)
-async def test_known_gaps_are_answered(alone: LocalCluster) -> None:
-    routes = {route.name: route for route in ROUTES}
-    gaps = [(routes[name], version) for name, version in sorted(KNOWN_GAPS)]
-    assert await _problems(alone, gaps) == []
 
 
 async def _problems(cluster: LocalCluster, calls: list[tuple[Route, int]]) -> list[str]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
 _FIRST_VERSION_OF = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_OLDEST_WITH_LEADER_EPOCH = 4
 _OLDEST_WITH_NOT_AVAILABLE = 5
 _CONSUMER, _DEBUG_CONSUMER = -1, -2
 
@@ -75,9 +76,11 @@ def _answer(
         if ctx.version == 0:
             answer.old_style_offsets = _segment_starts(ctx, log, part, replica_id)
         else:
-            answer.offset, answer.timestamp, answer.leader_epoch = _find(
+            answer.offset, answer.timestamp, leader_epoch = _find(
                 partition, log, part.timestamp, replica_id
             )
+            if ctx.version >= _OLDEST_WITH_LEADER_EPOCH:
+                answer.leader_epoch = leader_epoch
     except KafkaError as error:
         answer.error_code = error.code
         if (
