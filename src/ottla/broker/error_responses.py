@@ -49,8 +49,17 @@ _ENTRIES: dict[int, _Entries] = {
     23: _by_topic("OffsetForLeaderTopicResult", "EpochEndOffset"),
     32: _Entries(("resources",), "results", "DescribeConfigsResult"),
     33: _Entries(("resources",), "responses", "AlterConfigsResourceResponse"),
+    # Kafka answers these two with nothing in the list.
+    34: _Entries((), "results", "AlterReplicaLogDirTopicResult"),
+    35: _Entries((), "results", "DescribeLogDirsResult"),
     37: _Entries(("topics",), "results", "CreatePartitionsTopicResult"),
     42: _Entries(("groups_names",), "results", "DeletableGroupResult"),
+    43: _Entries(
+        ("topic_partitions",),
+        "replica_election_results",
+        "ReplicaElectionResult",
+        _Entries(("partitions",), "partition_result", "PartitionResult"),
+    ),
     44: _Entries(("resources",), "responses", "AlterConfigsResourceResponse"),
 }
 
@@ -123,6 +132,9 @@ def _carries(fields: Iterable[Field], name: str, version: int) -> bool:
 
 
 def _copy_identity(item: Any, entry: Any) -> None:
+    if isinstance(entry, int):
+        item.partition_id = entry  # ElectLeaders lists bare partition numbers
+        return
     if isinstance(entry, str):
         field = next(name for name in _NAME_FIELDS if hasattr(item, name))
         setattr(item, field, entry)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ottla.errors import KafkaError
+    from ottla.metadata.znodes import ReplicaAssignment
+    from ottla.types import TopicPartition
     from ottla.wire import messages as m
     from ottla.wire.codec import Message
 
@@ -22,6 +26,22 @@ class ControllerPort(Protocol):
     async def controlled_shutdown(
         self, request: m.ControlledShutdownRequest
     ) -> m.ControlledShutdownResponse: ...
+
+    # The next three answer None where this broker is not, or no longer, the controller.
+
+    async def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> dict[TopicPartition, KafkaError | None] | None:
+        """Moves partitions; None as target takes a running move back."""
+
+    async def list_partition_reassignments(
+        self, partitions: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, ReplicaAssignment] | None: ...
+
+    async def elect_leaders(
+        self, partitions: Collection[TopicPartition], *, unclean: bool
+    ) -> dict[TopicPartition, int | KafkaError] | None:
+        """Per partition the leader that was elected."""
 
 
 class ControllerClient(Protocol):

@@ -7,6 +7,7 @@ decides is in `decisions`; everything it does to the world goes through `interpr
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.controller import elector
@@ -16,13 +17,16 @@ from ottla.controller.context import ControllerContext
 from ottla.controller.decisions import decide
 from ottla.controller.events import (
     AlterIsr,
+    ApiPartitionReassignment,
     AutoPreferredLeaderElection,
     ControlledShutdown,
     ControllerChange,
+    ElectLeaders,
     Event,
     Expire,
     Failover,
     LeaderAndIsrResponseReceived,
+    ListPartitionReassignments,
     Reelect,
     Startup,
     StopReplicaResponseReceived,
@@ -31,7 +35,7 @@ from ottla.controller.events import (
 from ottla.controller.interpreter import ControllerMovedError, Interpreter, StoreUnavailableError
 from ottla.controller.journal import Journal, controller_log
 from ottla.controller.queue import EventQueue, Queued
-from ottla.errors import ErrorCode, InvariantViolated
+from ottla.errors import ErrorCode, InvariantViolated, KafkaError
 from ottla.metadata.store import (
     Check,
     Delete,
@@ -41,9 +45,14 @@ from ottla.metadata.store import (
     StoreError,
     WatchEvent,
 )
-from ottla.metadata.znodes import BadZnodeError, ControllerEpochZnode, ControllerZnode
+from ottla.metadata.znodes import (
+    BadZnodeError,
+    ControllerEpochZnode,
+    ControllerZnode,
+    ReplicaAssignment,
+)
 from ottla.runtime import Runtime
-from ottla.types import random_topic_id
+from ottla.types import TopicPartition, random_topic_id
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -120,6 +129,30 @@ class Controller:
     ) -> m.ControlledShutdownResponse:
         answer = await self._queue.call(ControlledShutdown(request))
         return cast("m.ControlledShutdownResponse", answer)
+
+    async def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> dict[TopicPartition, KafkaError | None] | None:
+        """Per partition the objection, if any; None as target takes a running move back.
+
+        The whole answer is None where this broker is not, or no longer, the controller.
+        """
+        answer = await self._queue.call(ApiPartitionReassignment(targets))
+        return cast("dict[TopicPartition, KafkaError | None] | None", answer)
+
+    async def list_partition_reassignments(
+        self, partitions: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, ReplicaAssignment] | None:
+        """The moves under way, of these partitions or of all; None where not the controller."""
+        answer = await self._queue.call(ListPartitionReassignments(partitions))
+        return cast("dict[TopicPartition, ReplicaAssignment] | None", answer)
+
+    async def elect_leaders(
+        self, partitions: Collection[TopicPartition], *, unclean: bool
+    ) -> dict[TopicPartition, int | KafkaError] | None:
+        """Per partition the leader that was elected; None where not the controller."""
+        answer = await self._queue.call(ElectLeaders(partitions, unclean))
+        return cast("dict[TopicPartition, int | KafkaError] | None", answer)
 
     def enable_unclean_leader_election(self, topic: str | None = None) -> None:
         """The setting was turned on, for one topic or for all: leaders may be found now."""

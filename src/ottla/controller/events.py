@@ -6,8 +6,11 @@ source and the watch a hint.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.wire import messages as m
@@ -89,6 +92,16 @@ class PreferredReplicaElection(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ZkPartitionReassignment(Event):
+    """/admin/reassign_partitions was created by an old tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentProgress(Event):
+    """An ISR of a partition that is being moved has changed: it may be done."""
+
+
+@dataclass(frozen=True, slots=True)
 class AutoPreferredLeaderElection(Event):
     """Time to look whether leaders sit where they should."""
 
@@ -121,3 +134,23 @@ class AlterIsr(Event):
 @dataclass(frozen=True, slots=True, eq=False)
 class ControlledShutdown(Event):
     request: m.ControlledShutdownRequest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ApiPartitionReassignment(Event):
+    """The replicas that partitions shall have; None takes a move back."""
+
+    targets: Mapping[TopicPartition, tuple[int, ...] | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListPartitionReassignments(Event):
+    """The moves of these partitions, or (None) of all."""
+
+    partitions: Collection[TopicPartition] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ElectLeaders(Event):
+    partitions: Collection[TopicPartition]
+    unclean: bool

@@ -62,3 +62,30 @@ def write_states(
             outcome.failed[tp] = result.error or StoreError(TopicPartitionStateZnode.path(tp))
     ctx.leadership.update(outcome.done)
     return outcome
+
+
+def raise_epochs(
+    ctx: ControllerContext, partitions: Iterable[TopicPartition]
+) -> Steps[set[TopicPartition]]:
+    """Raises leader epochs and nothing else, so that brokers take a new LeaderAndIsr for a
+    partition whose leader and ISR stay (KafkaController.updateLeaderEpoch); those that did."""
+    raised: set[TopicPartition] = set()
+    remaining = list(partitions)
+    for _ in range(MAX_WRITE_ROUNDS):
+        stored = yield from read_states(remaining)
+        updates = {
+            tp: state._replace(leader_epoch=state.leader_epoch + 1)
+            for tp, state in stored.items()
+            if state.controller_epoch <= ctx.epoch
+        }
+        for tp in remaining:
+            if tp not in updates:
+                ctx.journal.error(f"The leader epoch of {tp} cannot be raised: it has no state")
+        outcome = yield from write_states(ctx, updates)
+        raised.update(outcome.done)
+        for tp, error in outcome.failed.items():
+            ctx.journal.error(f"The leader epoch of {tp} cannot be raised: {error!r}")
+        remaining = outcome.stale
+        if not remaining:
+            break
+    return raised

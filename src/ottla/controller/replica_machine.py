@@ -59,10 +59,14 @@ def to_offline(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
     yield from batch.send()
 
 
-def to_deletion_started(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
+def to_deletion_started(
+    ctx: ControllerContext, replicas: Replicas, *, next_epoch: bool = False
+) -> Steps[None]:
     batch = RequestBatch(ctx)
     for replica in _valid(ctx, replicas, ReplicaState.DELETION_STARTED):
-        batch.add_stop_replica(replica.broker_id, replica.topic_partition, delete=True)
+        batch.add_stop_replica(
+            replica.broker_id, replica.topic_partition, delete=True, next_epoch=next_epoch
+        )
         _move(ctx, replica, ReplicaState.DELETION_STARTED)
     yield from batch.send()
 

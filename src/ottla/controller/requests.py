@@ -55,12 +55,15 @@ class RequestBatch:
         self._metadata_brokers.update(broker_ids)
         self._metadata_partitions.update(dict.fromkeys(partitions))
 
-    def add_stop_replica(self, broker_id: int, tp: TopicPartition, *, delete: bool) -> None:
+    def add_stop_replica(
+        self, broker_id: int, tp: TopicPartition, *, delete: bool, next_epoch: bool = False
+    ) -> None:
+        """With `next_epoch` the stop counts for a broker that knows the current epoch already."""
         if self._ctx.is_queued_for_deletion(tp.topic):
             leader_epoch = EPOCH_DURING_DELETE
         else:
             state = self._ctx.leadership.get(tp)
-            leader_epoch = NO_EPOCH if state is None else state.leader_epoch
+            leader_epoch = NO_EPOCH if state is None else state.leader_epoch + next_epoch
         partitions = self._stop.setdefault(broker_id, {})
         already_delete = partitions.get(tp, (0, False))[1]
         partitions[tp] = (leader_epoch, delete or already_delete)

@@ -44,6 +44,16 @@ class ReplicaAssignment(NamedTuple):
         """The replicas as they were before the move."""
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
+    def reassign_to(self, target: Iterable[int]) -> ReplicaAssignment:
+        """The move to `target`, also where another move runs: both start at `origin` (KIP-455)."""
+        wanted, origin = tuple(dict.fromkeys(target)), self.origin
+        replicas = tuple(dict.fromkeys((*wanted, *origin)))
+        return ReplicaAssignment(
+            replicas,
+            adding=tuple(replica for replica in replicas if replica not in origin),
+            removing=tuple(replica for replica in replicas if replica not in wanted),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:

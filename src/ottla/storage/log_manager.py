@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ _RETENTION_FIRST_MS = 30_000
 _HOUSEKEEPING_MS = 1_000
 _PRODUCER_EXPIRY_MS = 600_000
 MAX_OPEN_FILES = 2048
+_MAX_PREFERENCES = 10_000
 
 DirFailureListener = Callable[[Path, list[TopicPartition]], None]
 
@@ -56,6 +57,8 @@ class LogManager:
         # (due by the monotonic clock, path), in the order they were set aside.
         self._removals: deque[tuple[float, Path]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        # Where logs that are still to come shall be created (AlterReplicaLogDirs).
+        self._preferred_dirs: dict[TopicPartition, Path] = {}
         self._flushing: dict[TopicPartition, asyncio.Task[None]] = {}
         self._dir_failure_listeners: list[DirFailureListener] = []
 
@@ -142,7 +145,10 @@ class LogManager:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Can not create log for {tp} because log directories are offline",
             )
-        candidates = sorted(self._online(), key=lambda data_dir: data_dir.log_count)
+        preferred = self._preferred_dirs.pop(tp, None)
+        candidates = sorted(
+            self._online(), key=lambda found: (found.path != preferred, found.log_count)
+        )
         for data_dir in candidates:
             try:
                 log = Log.create(
@@ -161,6 +167,25 @@ class LogManager:
             self._logs[tp] = log
             return log
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory for {tp} is usable")
+
+    def prefer_dir(self, tp: TopicPartition, path: Path) -> None:
+        """Creates the log of `tp` in this folder when it comes; the oldest wishes are dropped."""
+        self._preferred_dirs[tp] = path
+        if len(self._preferred_dirs) > _MAX_PREFERENCES:
+            del self._preferred_dirs[next(iter(self._preferred_dirs))]
+
+    def stale_logs(self, topic_ids: Mapping[str, TopicId | None]) -> list[TopicPartition]:
+        """Logs of topics that are gone or were made again while this broker was away.
+
+        `topic_ids` has the topics that exist, with None where the id is not known. Only a log
+        that knows its own topic id can be told to be stale.
+        """
+        return [
+            tp
+            for tp, log in self._logs.items()
+            if log.topic_id != ZERO_TOPIC_ID
+            and (tp.topic not in topic_ids or topic_ids[tp.topic] not in (None, log.topic_id))
+        ]
 
     def delete(self, tp: TopicPartition) -> None:
         """The folder is renamed at once and removed after the delay."""

@@ -13,10 +13,17 @@ from ottla.controller.decisions.failover import on_failover
 from ottla.controller.decisions.isr import on_alter_isr, on_isr_change_notification
 from ottla.controller.decisions.leader_election import (
     on_auto_preferred_election,
+    on_elect_leaders,
     on_preferred_replica_election,
     on_unclean_election_enabled,
 )
 from ottla.controller.decisions.log_dirs import on_leader_and_isr_response, on_log_dir_event
+from ottla.controller.decisions.reassignments import (
+    on_api_reassignment,
+    on_list_reassignments,
+    on_reassignment_progress,
+    on_zk_reassignment,
+)
 from ottla.controller.decisions.topic_deletion import on_stop_replica_response, on_topic_deletion
 from ottla.controller.decisions.topics import on_partition_modifications, on_topic_change
 from ottla.controller.steps import Steps
@@ -25,20 +32,25 @@ Decision = Callable[[ControllerContext, Any], Steps[Any]]
 
 DECISIONS: Mapping[type[events.Event], Decision] = {
     events.AlterIsr: on_alter_isr,
+    events.ApiPartitionReassignment: on_api_reassignment,
     events.AutoPreferredLeaderElection: on_auto_preferred_election,
     events.BrokerChange: on_broker_change,
     events.BrokerModifications: on_broker_modifications,
     events.ControlledShutdown: on_controlled_shutdown,
+    events.ElectLeaders: on_elect_leaders,
     events.Failover: on_failover,
     events.IsrChangeNotification: on_isr_change_notification,
     events.LeaderAndIsrResponseReceived: on_leader_and_isr_response,
+    events.ListPartitionReassignments: on_list_reassignments,
     events.LogDirEventNotification: on_log_dir_event,
     events.PartitionModifications: on_partition_modifications,
     events.PreferredReplicaElection: on_preferred_replica_election,
+    events.ReassignmentProgress: on_reassignment_progress,
     events.StopReplicaResponseReceived: on_stop_replica_response,
     events.TopicChange: on_topic_change,
     events.TopicDeletion: on_topic_deletion,
     events.UncleanLeaderElectionEnabled: on_unclean_election_enabled,
+    events.ZkPartitionReassignment: on_zk_reassignment,
 }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.controller import deletion, partition_machine, replica_machine
+from ottla.controller import deletion, partition_machine, reassignment, replica_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.decisions.brokers import read_brokers
 from ottla.controller.decisions.leader_election import on_preferred_replica_election
+from ottla.controller.decisions.reassignments import on_zk_reassignment
 from ottla.controller.decisions.topics import give_topic_ids, read_topics
 from ottla.controller.events import (
     Failover,
@@ -14,6 +15,7 @@ from ottla.controller.events import (
     PreferredReplicaElection,
     TopicChange,
     TopicDeletion,
+    ZkPartitionReassignment,
 )
 from ottla.controller.leadership import read_states
 from ottla.controller.partition_states import PartitionState
@@ -45,6 +47,8 @@ def on_failover(ctx: ControllerContext, event: Failover) -> Steps[None]:
     yield from _start_replicas(ctx)
     yield from _start_partitions(ctx)
     ctx.journal.info(f"Ready to serve as the new controller with epoch {ctx.epoch}")
+    started = yield from on_zk_reassignment(ctx, ZkPartitionReassignment())
+    yield from reassignment.resume(ctx, without=started)
     yield from deletion.resume(ctx)
     yield from on_preferred_replica_election(ctx, PreferredReplicaElection())
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.controller.context import ControllerContext
-from ottla.controller.events import AlterIsr, IsrChangeNotification
+from ottla.controller.events import AlterIsr, IsrChangeNotification, ReassignmentProgress
 from ottla.controller.leadership import read_states, write_states
 from ottla.controller.requests import send_update_metadata
-from ottla.controller.steps import Steps, get_children, get_paths, write
+from ottla.controller.steps import Post, Steps, get_children, get_paths, write
 from ottla.errors import ErrorCode
 from ottla.metadata.store import Delete, NoNodeError
 from ottla.metadata.znodes import IsrChangeNotificationZnode, LeaderAndIsr
@@ -32,6 +32,8 @@ def on_isr_change_notification(ctx: ControllerContext, event: IsrChangeNotificat
     if changed:
         ctx.leadership.update((yield from read_states(changed)))
         yield from send_update_metadata(ctx, ctx.brokers, changed)
+        if not ctx.partitions_being_reassigned.isdisjoint(changed):
+            yield Post(ReassignmentProgress())
     yield from write([Delete(path) for path in paths])
 
 
@@ -60,6 +62,9 @@ def on_alter_isr(ctx: ControllerContext, event: AlterIsr) -> Steps[m.AlterPartit
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if gone else ErrorCode.UNKNOWN_SERVER_ERROR
         )
     yield from send_update_metadata(ctx, ctx.brokers, answers)
+    if not ctx.partitions_being_reassigned.isdisjoint(outcome.done):
+        # Later, so that the leader has its answer before the next LeaderAndIsr comes.
+        yield Post(ReassignmentProgress())
     return _response(request, answers)
 
 

@@ -1,19 +1,25 @@
-"""Elections that somebody asks for: preferred leaders (admin node, timer), unclean ones."""
+"""Elections that somebody asks for: preferred leaders (API, admin node, timer), unclean ones."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from ottla.controller import partition_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.election import Strategy
 from ottla.controller.events import (
     AutoPreferredLeaderElection,
+    ElectLeaders,
     PreferredReplicaElection,
     UncleanLeaderElectionEnabled,
 )
 from ottla.controller.steps import Post, Steps, check_exists, get_paths, write
+from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import Delete
 from ottla.metadata.znodes import PreferredReplicaElectionZnode
 from ottla.types import TopicPartition
+
+Elections = dict[TopicPartition, int | KafkaError]
 
 
 def on_preferred_replica_election(
@@ -27,22 +33,55 @@ def on_preferred_replica_election(
     asked = PreferredReplicaElectionZnode.decode(node.data) if node is not None else []
     if not asked:
         ctx.journal.error(f"{path} names no partition")
-    yield from elect_preferred(ctx, asked)
+    yield from elect(ctx, asked)
     yield from write([Delete(path)])
     yield Post(event)
 
 
-def elect_preferred(ctx: ControllerContext, asked: list[TopicPartition]) -> Steps[None]:
+def on_elect_leaders(ctx: ControllerContext, event: ElectLeaders) -> Steps[Elections]:
+    return (yield from elect(ctx, event.partitions, unclean=event.unclean))
+
+
+def elect(
+    ctx: ControllerContext, asked: Iterable[TopicPartition], *, unclean: bool = False
+) -> Steps[Elections]:
+    """The new leader of each partition, or why there is none (processReplicaLeaderElection)."""
+    elections: Elections = {}
     electable = []
     for tp in dict.fromkeys(asked):
         if not ctx.is_known(tp):
             ctx.journal.info(f"Skipping replica leader election for {tp}: it does not exist")
+            elections[tp] = KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+            )
         elif ctx.is_queued_for_deletion(tp.topic):
             ctx.journal.warn(f"Skipping replica leader election for {tp}: it is being deleted")
-        elif not is_led_by_preferred(ctx, tp):
+            elections[tp] = KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted"
+            )
+        elif has_live_leader(ctx, tp) if unclean else is_led_by_preferred(ctx, tp):
+            elections[tp] = KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        else:
             electable.append(tp)
-    if electable:
-        yield from partition_machine.to_online(ctx, electable, Strategy.PREFERRED)
+    strategy = Strategy.UNCLEAN if unclean else Strategy.PREFERRED
+    failures = (
+        (yield from partition_machine.to_online(ctx, electable, strategy)) if electable else {}
+    )
+    code = (
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        if unclean
+        else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    )
+    for tp in electable:
+        reason = failures.get(tp)
+        elections[tp] = KafkaError(code, reason) if reason else ctx.leadership[tp].leader
+    return elections
+
+
+def has_live_leader(ctx: ControllerContext, tp: TopicPartition) -> bool:
+    """As Kafka asks before an unclean election; a failed log directory does not count here."""
+    state = ctx.leadership.get(tp)
+    return state is not None and state.leader in ctx.brokers.keys() - ctx.shutting_down
 
 
 def is_led_by_preferred(ctx: ControllerContext, tp: TopicPartition) -> bool:

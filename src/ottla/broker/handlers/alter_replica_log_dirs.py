@@ -1,0 +1,67 @@
+"""AlterReplicaLogDirs (34), versions 0 to 2 (KIP-113).
+
+Behaviour: a replica that this broker is still to get is remembered for the named folder and
+answered REPLICA_NOT_AVAILABLE, as in Kafka; one that is in that folder already is fine.
+LOG_DIR_NOT_FOUND for a folder outside log.dirs, KAFKA_STORAGE_ERROR for a failed one.
+Versions: the same fields in all; 2 is flexible.
+Left out: ACLs; moving a replica that is here already (INVALID_REQUEST).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.replica_manager import ReplicaManager
+
+# Log.logFutureDirName: `.<32 hex>-future` after the partition's name, in at most 255 characters.
+_FUTURE_SUFFIX_LENGTH = 40
+_MAX_NAME_LENGTH = 255
+
+
+async def handle(
+    ctx: RequestContext, request: m.AlterReplicaLogDirsRequest
+) -> m.AlterReplicaLogDirsResponse:
+    response = m.AlterReplicaLogDirsResponse
+    manager = ctx.services.replica_manager
+    topics: dict[str, list[m.AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]] = {}
+    for entry in request.dirs:
+        for topic in entry.topics:
+            for index in topic.partitions:
+                code = _place(manager, TopicPartition(topic.name, index), Path(entry.path))
+                topics.setdefault(topic.name, []).append(
+                    response.AlterReplicaLogDirPartitionResult(
+                        partition_index=index, error_code=code
+                    )
+                )
+    return response(
+        results=[
+            response.AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ]
+    )
+
+
+def _place(manager: ReplicaManager, tp: TopicPartition, folder: Path) -> ErrorCode:
+    logs = manager.log_manager
+    if len(str(tp)) + _FUTURE_SUFFIX_LENGTH > _MAX_NAME_LENGTH:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if folder in logs.offline_dirs():
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if folder not in logs.online_dirs():
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if manager.is_offline(tp):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    log = logs.get(tp)
+    if log is None:
+        logs.prefer_dir(tp, folder)
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    if log.data_dir == folder:
+        return ErrorCode.NONE
+    return ErrorCode.INVALID_REQUEST

@@ -1,0 +1,66 @@
+"""DescribeLogDirs (35), versions 0 to 4.
+
+Behaviour: every folder of log.dirs with the sizes of the replicas in it, of the named partitions or
+of all (null); KAFKA_STORAGE_ERROR for a folder that failed. The lag is how far a log is behind its
+own high watermark, 0 as a rule.
+Versions: 3 has an error code at the top, 4 the folder's total and usable bytes (-1: not known).
+Left out: ACLs, sizes of the volumes (version 4), replicas on the way to another folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.broker.context import RequestContext
+    from ottla.storage.log import Log
+
+Result = m.DescribeLogDirsResponse.DescribeLogDirsResult
+
+
+async def handle(
+    ctx: RequestContext, request: m.DescribeLogDirsRequest
+) -> m.DescribeLogDirsResponse:
+    log_manager = ctx.services.replica_manager.log_manager
+    wanted = (
+        None
+        if request.topics is None
+        else {
+            TopicPartition(entry.topic, index)
+            for entry in request.topics
+            for index in entry.partitions
+        }
+    )
+    by_folder: dict[str, list[Log]] = {str(path): [] for path in log_manager.online_dirs()}
+    for log in log_manager.logs():
+        if wanted is None or log.tp in wanted:
+            by_folder[str(log.data_dir)].append(log)
+    results = [Result(log_dir=folder, topics=_topics(logs)) for folder, logs in by_folder.items()]
+    results += [
+        Result(log_dir=str(path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        for path in log_manager.offline_dirs()
+    ]
+    return m.DescribeLogDirsResponse(results=results)
+
+
+def _topics(logs: Iterable[Log]) -> list[m.DescribeLogDirsResponse.DescribeLogDirsTopic]:
+    response = m.DescribeLogDirsResponse
+    topics: dict[str, list[m.DescribeLogDirsResponse.DescribeLogDirsPartition]] = {}
+    for log in logs:
+        topics.setdefault(log.tp.topic, []).append(
+            response.DescribeLogDirsPartition(
+                partition_index=log.tp.partition,
+                partition_size=log.size,
+                offset_lag=max(log.high_watermark - log.end_offset, 0),
+            )
+        )
+    return [
+        response.DescribeLogDirsTopic(name=name, partitions=partitions)
+        for name, partitions in topics.items()
+    ]

@@ -1,0 +1,54 @@
+"""ListPartitionReassignments (46), version 0 (KIP-455).
+
+Behaviour: the controller lists the moves under way, of the named partitions or of all (null).
+Elsewhere NOT_CONTROLLER.
+Versions: only 0.
+Left out: ACLs. timeout_ms is not used, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+
+async def handle(
+    ctx: RequestContext, request: m.ListPartitionReassignmentsRequest
+) -> m.ListPartitionReassignmentsResponse:
+    response = m.ListPartitionReassignmentsResponse
+    asked = (
+        None
+        if request.topics is None
+        else [
+            TopicPartition(topic.name, index)
+            for topic in request.topics
+            for index in topic.partition_indexes
+        ]
+    )
+    moves = await ctx.services.controller.list_partition_reassignments(asked)
+    if moves is None:
+        refused = ErrorCode.NOT_CONTROLLER
+        return response(error_code=refused, error_message=refused.text)
+    topics: dict[str, list[m.ListPartitionReassignmentsResponse.OngoingPartitionReassignment]] = {}
+    for tp, move in moves.items():
+        topics.setdefault(tp.topic, []).append(
+            response.OngoingPartitionReassignment(
+                partition_index=tp.partition,
+                replicas=list(move.replicas),
+                adding_replicas=list(move.adding),
+                removing_replicas=list(move.removing),
+            )
+        )
+    return response(
+        error_message=None,
+        topics=[
+            response.OngoingTopicReassignment(name=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ],
+    )
