@@ -113,7 +113,7 @@ class Engine:
             if timeout_ms == LOCAL_TIMEOUT_MS:
                 # It lived in the process that is gone: nobody can ever come back to it.
                 self.sessions.remove(session_id)
-                self._commit(CloseSessionTxn(session_id))
+                self._end_session(session_id)
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
     @property
@@ -217,7 +217,11 @@ class Engine:
     def close_session(self, session: Session) -> None:
         """Ends the session; its ephemeral nodes go in one transaction."""
         if self.sessions.remove(session.id) is not None:
-            self._commit(CloseSessionTxn(session.id))
+            self._end_session(session.id)
+
+    def _end_session(self, session_id: int) -> None:
+        paths = tuple(self.tree.ephemerals.get(session_id, ()))
+        self._commit(CloseSessionTxn(session_id, paths))
 
     def expire_session(self, session: Session) -> None:
         self.close_session(session)

@@ -68,7 +68,11 @@ class Journal:
 
     def load(self) -> Tree:
         """Blocking. The tree as of the last acknowledged write; opens the journal for more."""
-        self._disk.make_dirs(self._folder)
+        if not self._disk.exists(self._folder):
+            self._disk.make_dirs(self._folder)
+            if self._fsync:
+                # Without it a power cut may take the whole folder back.
+                self._disk.sync_dir(self._folder.parent)
         tree, base_zxid = self._load_snapshot()
         names = self._names(_JOURNAL_PREFIX)
         for index, (first_zxid, name) in enumerate(names):

@@ -27,8 +27,9 @@ from ottla.zk.tree import (
 
 JOURNAL_MAGIC = b"OTLZKJ01"
 SNAPSHOT_MAGIC = b"OTLZKS01"
-# A multi is one record; a packet bounds a request, which grows a little when it is stored.
-MAX_RECORD_BYTES = 4 * jute.MAX_PACKET_BYTES
+# A length beyond this is not a record. A packet bounds a multi; the end of a session names its
+# nodes, of which there may be many.
+MAX_RECORD_BYTES = 1 << 28
 
 _FRAME = struct.Struct(">II")
 _RECORD = struct.Struct(">qqI")
@@ -170,7 +171,7 @@ def _encode_txn(txn: Txn) -> bytes:
     if type(txn) is CreateSessionTxn:
         return b"\x05" + _SESSION.pack(*txn)
     if type(txn) is CloseSessionTxn:
-        return b"\x06" + jute.LONG.pack(txn.session_id)
+        return b"\x06" + jute.LONG.pack(txn.session_id) + jute.write_strings(list(txn.paths))
     raise InvariantViolated(f"not a transaction: {txn!r}")
 
 
@@ -191,7 +192,8 @@ def _decode_txn(data: bytes, position: int, end: int) -> tuple[Txn, int]:
         return CreateSessionTxn(*_SESSION.unpack_from(data, position)), position + _SESSION.size
     if kind == _CLOSE_SESSION:
         session_id, position = jute.read_long(data, position, end)
-        return CloseSessionTxn(session_id), position
+        paths, position = jute.read_strings(data, position, end)
+        return CloseSessionTxn(session_id, tuple(paths)), position
     path, position = jute.read_string(data, position, end)
     if kind == _DELETE:
         return DeleteTxn(path), position

@@ -52,6 +52,8 @@ class CreateSessionTxn(NamedTuple):
 
 class CloseSessionTxn(NamedTuple):
     session_id: int
+    # Named, because a snapshot taken meanwhile may know some of them no more (ZOOKEEPER-3145).
+    paths: tuple[str, ...]
 
 
 Txn = CreateTxn | DeleteTxn | SetDataTxn | SetAclTxn | CreateSessionTxn | CloseSessionTxn
@@ -181,7 +183,9 @@ class Tree:
         elif type(txn) is CreateSessionTxn:
             self.sessions[txn.session_id] = txn.timeout_ms
         elif type(txn) is CloseSessionTxn:
-            self._close_session(zxid, txn.session_id, triggers)
+            self.sessions.pop(txn.session_id, None)
+            for path in txn.paths:
+                self._delete(zxid, path, triggers)
         else:
             raise InvariantViolated(f"not a transaction: {txn!r}")
 
@@ -262,12 +266,6 @@ class Tree:
         if node is not None:
             triggers.append((EventType.DELETED, path))
             triggers.append((EventType.CHILDREN_CHANGED, parent_path))
-
-    def _close_session(self, zxid: int, session_id: int, triggers: list[Trigger]) -> None:
-        self.sessions.pop(session_id, None)
-        for path in list(self.ephemerals.get(session_id, ())):
-            self._delete(zxid, path, triggers)
-        self.ephemerals.pop(session_id, None)
 
     def _link(self, parent: Node, path: str) -> None:
         if parent.children is None:

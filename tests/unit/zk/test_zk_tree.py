@@ -55,7 +55,7 @@ def test_reserved_nodes_are_not_deleted():
 def test_closing_a_session_deletes_its_nodes_in_one_transaction():
     tree = Tree()
     apply(tree, CreateSessionTxn(7, 1000), created("/a", 1, 7), created("/b", 2, 7))
-    triggers = apply(tree, CloseSessionTxn(7))
+    triggers = apply(tree, CloseSessionTxn(7, ("/a", "/b")))
     assert triggers == [
         (EventType.DELETED, "/a"),
         (EventType.CHILDREN_CHANGED, "/"),
