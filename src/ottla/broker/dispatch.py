@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.context import CloseConnection, RequestContext
 from ottla.broker.handlers import ROUTES_BY_KEY, LoadedRoute, load
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.store import StoreError
 from ottla.wire import framing
 from ottla.wire.codec import WireError
 
@@ -125,6 +126,10 @@ def encode_failure(call: Call, error: Exception) -> list[bytes | memoryview]:
     if isinstance(error, KafkaError):
         code, message = error.code, error.message
         log.info("%s failed with %s: %s", name, code.name, error)
+    elif isinstance(error, StoreError):
+        # The store was away or the session ended: nothing here is broken.
+        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+        log.warning("%s was not done, the store failed: %r", name, error)
     else:
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
         log.error("%s failed unexpectedly", name, exc_info=error)

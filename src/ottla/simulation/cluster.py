@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Coroutine, Mapping
+from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -249,9 +250,10 @@ class SimCluster:
             await node.stop(controlled=False)
             self._ended(broker_id, process)
             delay_s = self._random.uniform(*_RESTART_S)
+            starts = self.broker_host(broker_id).starts
+            # Outside of the process that has just ended.
             self.loop.call_later(
-                delay_s, self._start_again, broker_id, self.broker_host(broker_id).starts,
-                context=self.history.context,
+                delay_s, self._start_again, broker_id, starts, context=Context()
             )
 
     def _ended(self, broker_id: int, process: Process) -> None:

@@ -110,6 +110,12 @@ class SimDisk:
             entry = entry.entries[name]
         return entry
 
+    def folder_names(self, path: PurePosixPath) -> list[str]:
+        """The folders in a folder, for those who look from outside."""
+        found = self.find(path)
+        entries = found.entries if isinstance(found, _Folder) else {}
+        return sorted(name for name, entry in entries.items() if isinstance(entry, _Folder))
+
     def folder(self, path: PurePosixPath) -> _Folder:
         found = self.find(path)
         if found is None:

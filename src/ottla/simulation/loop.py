@@ -13,6 +13,7 @@ import random
 from asyncio import base_events, events
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, ContextVar
 from typing import Any, TypeVar, cast
 
@@ -26,6 +27,7 @@ MAX_CALLBACKS_PER_INSTANT = 1_000_000
 _QUICK_WORK_S = (0.00005, 0.001)
 _SLOW_WORK_S = (0.01, 0.2)
 _SLOW_WORK_SHARE = 0.02
+_DISCARD_ROUNDS = 3
 
 
 class SimulationStuck(OttlaError):
@@ -193,14 +195,14 @@ class SimulationLoop(base_events.BaseEventLoop):
 
     def discard_tasks(self) -> None:
         """Ends what is left without letting it do anything: the run is over."""
-        tasks, self._tasks = list(self._tasks), {}
-        for task in tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
-            try:
-                coroutine.close()
-            except BaseException:  # noqa: S110 - whatever a dropped coroutine says, nobody hears
-                pass
+        for _ in range(_DISCARD_ROUNDS):
+            # Closing a coroutine may make it start others.
+            tasks, self._tasks = list(self._tasks), {}
+            for task in tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
+                with suppress(BaseException):
+                    coroutine.close()
         self._ready.clear()
         self._scheduled.clear()
 

@@ -23,5 +23,10 @@ class Trace:
         if self._keep:
             self.lines.append(line)
 
+    def note(self, text: str) -> None:
+        """A line for the reader only: log lines depend on the log level."""
+        if self._keep:
+            self.lines.append(f"{self._now_s():.6f} log {text}\n")
+
     def digest(self) -> str:
         return self._hash.hexdigest()

@@ -1,0 +1,195 @@
+"""What must hold once nothing fails any more: everybody knows the same, and nothing is left over.
+
+`problems` lists what does not hold yet; a run has converged when the list is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.metadata.znodes import (
+    BrokerIdsZnode,
+    ConfigZnode,
+    DeleteTopicsZnode,
+    LeaderAndIsr,
+    TopicAssignment,
+    TopicPartitionStateZnode,
+    TopicZnode,
+    TopicsZnode,
+)
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
+from ottla.topics.configs import LogConfig
+
+if TYPE_CHECKING:
+    from ottla.node import Node
+    from ottla.simulation.cluster import SimCluster
+    from ottla.simulation.workload import Expectations
+    from ottla.zk.tree import Tree
+
+DATA = Path("/data")
+
+
+def problems(cluster: SimCluster, expected: Expectations) -> list[str]:
+    engine = cluster.engine
+    if engine is None:
+        return ["the store is down"]
+    tree = engine.tree
+    found = list(_cluster(cluster, tree))
+    topics = {
+        name: TopicZnode.decode(tree.nodes[TopicZnode.path(name)].data)
+        for name in _children(tree, TopicsZnode.path())
+    }
+    states = {
+        tp: _state(tree, tp)
+        for name, topic in topics.items()
+        for tp in (TopicPartition(name, number) for number in topic.partitions)
+    }
+    for tp, state in states.items():
+        found += _partition(tp, topics[tp.topic], state)
+    found += _leftovers(tree, topics)
+    for broker_id, node in cluster.nodes.items():
+        found += _cache(cluster, node, topics, states)
+        found += _replicas(node, topics, states)
+        found += _folders(cluster, broker_id, topics)
+        found += _configs(node, tree, topics)
+    found += expected.compare(
+        {name: len(topic.partitions) for name, topic in topics.items()},
+        {name: _config(tree, name) for name in topics},
+    )
+    return found
+
+
+def _cluster(cluster: SimCluster, tree: Tree) -> Iterator[str]:
+    ids = [str(i) for i in cluster.broker_ids]
+    registered = sorted(_children(tree, BrokerIdsZnode.path()))
+    if registered != ids:
+        yield f"registered brokers: {registered}"
+    running = sorted(cluster.nodes)
+    if running != list(cluster.broker_ids):
+        yield f"running brokers: {running}"
+    active = [i for i, node in cluster.nodes.items() if node.controller.is_active]
+    if active != [cluster.controller_id()]:
+        yield f"/controller is {cluster.controller_id()}, active: {active}"
+
+
+def _partition(tp: TopicPartition, topic: TopicAssignment, state: LeaderAndIsr | None) -> list[str]:
+    replicas = topic.partitions[tp.partition].replicas
+    if state is None:
+        return [f"{tp} has no state"]
+    if state.leader < 0 or sorted(state.isr) != sorted(replicas):
+        return [f"{tp}: leader {state.leader}, ISR {list(state.isr)} of {list(replicas)}"]
+    return []
+
+
+def _leftovers(tree: Tree, topics: dict[str, TopicAssignment]) -> Iterator[str]:
+    waiting = _children(tree, DeleteTopicsZnode.path())
+    if waiting:
+        yield f"still being deleted: {waiting}"
+    for name in _children(tree, ConfigZnode.path(ConfigZnode.TOPICS)):
+        if name not in topics:
+            yield f"config of {name} is left"
+    for name, topic in topics.items():
+        numbers = {int(number) for number in _children(tree, TopicZnode.path(name) + "/partitions")}
+        if not numbers <= topic.partitions.keys():
+            yield f"{name} has partition nodes {sorted(numbers)}"
+
+
+def _cache(
+    cluster: SimCluster,
+    node: Node,
+    topics: dict[str, TopicAssignment],
+    states: dict[TopicPartition, LeaderAndIsr | None],
+) -> Iterator[str]:
+    cache, who = node.services.metadata_cache, f"broker {node.broker_id}"
+    if cache.controller_id != cluster.controller_id():
+        yield f"{who} takes {cache.controller_id} for the controller"
+    known = [broker.id for broker in cache.alive_brokers()]
+    if known != list(cluster.broker_ids):
+        yield f"{who} knows the brokers {known}"
+    if sorted(cache.topics()) != sorted(topics):
+        yield f"{who} knows the topics {sorted(cache.topics())}, not {sorted(topics)}"
+    for name, topic in topics.items():
+        if cache.topic_id(name) != (topic.topic_id or ZERO_TOPIC_ID):
+            yield f"{who} has another id of topic {name}"
+        cached = cache.topic_partitions(name)
+        if cached.keys() != topic.partitions.keys():
+            yield f"{who} knows the partitions {sorted(cached)} of {name}"
+    for tp, state in states.items():
+        seen = cache.partition_state(tp)
+        if seen is None or state is None:
+            continue
+        told = (seen.leader, seen.leader_epoch, sorted(seen.isr), list(seen.replicas))
+        replicas = topics[tp.topic].partitions[tp.partition].replicas
+        true = (state.leader, state.leader_epoch, sorted(state.isr), list(replicas))
+        if told != true:
+            yield f"{who} has {tp} as {told}, not {true}"
+        if seen.offline_replicas:
+            yield f"{who} takes replicas {seen.offline_replicas} of {tp} for offline"
+
+
+def _replicas(
+    node: Node,
+    topics: dict[str, TopicAssignment],
+    states: dict[TopicPartition, LeaderAndIsr | None],
+) -> Iterator[str]:
+    """Every assigned replica is there with the right role, and no other."""
+    who = f"broker {node.broker_id}"
+    hosted = {partition.tp: partition for partition in node.parts.replica_manager.partitions()}
+    for tp, state in states.items():
+        assigned = node.broker_id in topics[tp.topic].partitions[tp.partition].replicas
+        partition = hosted.pop(tp, None)
+        if not assigned:
+            if partition is not None:
+                yield f"{who} has {tp}, which is not its own"
+            continue
+        if partition is None or partition.log is None:
+            yield f"{who} has no replica of {tp}"
+            continue
+        role = (partition.leader, partition.leader_epoch)
+        if state is not None and role != (state.leader, state.leader_epoch):
+            yield f"{who} follows (leader, epoch) {role} for {tp}"
+        wanted_id = topics[tp.topic].topic_id
+        if wanted_id is not None and partition.log.topic_id != wanted_id:
+            yield f"{who} has {tp} with another topic id"
+    if hosted:
+        yield f"{who} still has {sorted(hosted)}"
+
+
+def _folders(
+    cluster: SimCluster, broker_id: int, topics: dict[str, TopicAssignment]
+) -> Iterator[str]:
+    wanted = sorted(
+        f"{name}-{number}"
+        for name, topic in topics.items()
+        for number, assignment in topic.partitions.items()
+        if broker_id in assignment.replicas
+    )
+    folders = cluster.broker_host(broker_id).disk.folder_names(DATA)
+    if folders != wanted:
+        extra = [name for name in folders if name not in wanted]
+        missing = [name for name in wanted if name not in folders]
+        yield f"broker {broker_id}: folders too many {extra}, missing {missing}"
+
+
+def _configs(node: Node, tree: Tree, topics: dict[str, TopicAssignment]) -> Iterator[str]:
+    for name in topics:
+        wanted = LogConfig.resolve(node.config, _config(tree, name))
+        if node.parts.topic_settings.of(name) != wanted:
+            yield f"broker {node.broker_id} has other configs of {name}"
+
+
+def _children(tree: Tree, path: str) -> list[str]:
+    node = tree.nodes.get(path)
+    return list(node.children or ()) if node is not None else []
+
+
+def _state(tree: Tree, tp: TopicPartition) -> LeaderAndIsr | None:
+    node = tree.nodes.get(TopicPartitionStateZnode.path(tp))
+    return None if node is None else TopicPartitionStateZnode.decode(node.data, node.stat())
+
+
+def _config(tree: Tree, topic: str) -> dict[str, str]:
+    node = tree.nodes.get(ConfigZnode.path(ConfigZnode.TOPICS, topic))
+    return {} if node is None else ConfigZnode.decode(node.data)

@@ -1,0 +1,95 @@
+"""A scenario is a small TOML file: a cluster, a workload, faults, and how many seeds to try."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ottla.errors import OttlaError
+
+OPERATIONS = ("create", "expand", "alter", "delete", "recreate", "plant", "uproot")
+FAULTS = (
+    "crash",
+    "crash_controller",
+    "power",
+    "stop",
+    "pause",
+    "expire",
+    "store_crash",
+    "store_power",
+    "cut",
+    "cut_one_way",
+    "slow",
+    "reset",
+)
+
+
+class BadScenario(OttlaError):
+    """The file does not describe a scenario; the text says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadPlan:
+    clients: int = 2
+    topics: int = 3
+    operations: int = 10
+    pause_ms: tuple[float, float] = (20.0, 3_000.0)
+    weights: dict[str, float] = field(default_factory=lambda: dict.fromkeys(OPERATIONS, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    duration_ms: float = 30_000.0
+    interval_ms: tuple[float, float] = (500.0, 6_000.0)
+    lasts_ms: tuple[float, float] = (50.0, 12_000.0)
+    max_down: int = 1
+    weights: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    path: Path
+    description: str
+    seeds: int
+    brokers: int
+    config: dict[str, str]
+    workload: WorkloadPlan
+    faults: FaultPlan
+    # Seeds that once failed, tried every time: seed -> what was wrong.
+    regressions: dict[int, str]
+
+    def all_seeds(self) -> list[int]:
+        return list(dict.fromkeys([*self.regressions, *range(1, self.seeds + 1)]))
+
+
+def load(path: Path) -> Scenario:
+    try:
+        raw = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise BadScenario(f"{path}: {error}") from error
+    cluster = raw.pop("cluster", {})
+    scenario = Scenario(
+        path=path,
+        description=raw.pop("description", ""),
+        seeds=raw.pop("seeds", 10),
+        brokers=cluster.pop("brokers", 3),
+        config=cluster.pop("config", {}),
+        workload=_plan(path, WorkloadPlan, raw.pop("workload", {}), OPERATIONS),
+        faults=_plan(path, FaultPlan, raw.pop("faults", {}), FAULTS),
+        regressions={entry["seed"]: entry["found"] for entry in raw.pop("regressions", [])},
+    )
+    unknown = [*raw, *cluster]
+    if unknown:
+        raise BadScenario(f"{path}: unknown {', '.join(unknown)}")
+    return scenario
+
+
+def _plan(path: Path, kind: type[Any], values: dict[str, Any], known: tuple[str, ...]) -> Any:
+    unknown = [name for name in values.get("weights", {}) if name not in known]
+    unknown += [name for name in values if name not in kind.__dataclass_fields__]
+    if unknown:
+        raise BadScenario(f"{path}: unknown {', '.join(unknown)}")
+    ranges = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return kind(**(values | ranges))

@@ -1,0 +1,247 @@
+"""Seeded clients that make, change and end topics, and what must be true of their topics then.
+
+Each client has topics of its own and does one thing at a time. An operation that was answered
+leaves its topic as the answer says. One that was not (time-out, lost connection) may happen, may
+not, or may happen later: from then on only completeness is asked of that topic, not existence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ottla.client.admin import Admin, NewPartitions, NewTopic
+from ottla.client.cluster import Cluster
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.store import NodeExistsError, NoNodeError, StoreError
+from ottla.metadata.znodes import DeleteTopicZnode, ReplicaAssignment, TopicZnode
+from ottla.wire import messages as m
+from ottla.zk.client import ZooKeeperClient
+
+if TYPE_CHECKING:
+    from ottla.runtime import Runtime
+    from ottla.simulation.cluster import SimCluster
+    from ottla.simulation.scenario import WorkloadPlan
+
+# Answers after which nothing has changed and nothing will.
+_REFUSALS = frozenset(
+    {
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.NOT_CONTROLLER,
+    }
+)
+_TOPIC_RESOURCE = 2
+_SET = 0
+_MAX_PARTITIONS = 4
+_REQUEST_TIMEOUT_MS = 8_000
+
+
+class Unanswered(Exception):
+    """Nobody knows whether the operation happened."""
+
+
+@dataclass(slots=True)
+class Topic:
+    """What a client knows of one of its topics; `partitions` None where it does not exist."""
+
+    partitions: int | None = None
+    configs: dict[str, str] = field(default_factory=dict)
+    certain: bool = True
+
+
+class Expectations:
+    """The topics of all clients."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Topic] = {}
+
+    def compare(
+        self, partitions: dict[str, int], configs: dict[str, dict[str, str]]
+    ) -> Iterator[str]:
+        """What in the store differs from what the clients were told."""
+        for name, topic in self.topics.items():
+            if not topic.certain:
+                continue
+            if partitions.get(name) != topic.partitions:
+                yield f"{name} has {partitions.get(name)} partitions, not {topic.partitions}"
+            if topic.partitions is not None and configs.get(name) != topic.configs:
+                yield f"{name} has the configs {configs.get(name)}, not {topic.configs}"
+        for name in partitions.keys() - self.topics.keys():
+            yield f"nobody made {name}"
+
+
+class _OneTry(Cluster):
+    """Asks once: a second try would hide whether the first one was carried out."""
+
+    async def _retry(
+        self,
+        attempt: Callable[[float], Awaitable[Any]],
+        timeout_ms: float,
+        limit_ms: float,
+        call: str,
+    ) -> Any:
+        try:
+            return await attempt(timeout_ms)
+        except OSError as error:
+            raise Unanswered(repr(error)) from error
+
+
+class Client:
+    """One client on a host of its own."""
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        expected: Expectations,
+        plan: WorkloadPlan,
+        name: str,
+        runtime: Runtime,
+        seed: str,
+    ) -> None:
+        self._cluster = cluster
+        self._expected = expected
+        self._plan = plan
+        self._name = name
+        self._runtime = runtime
+        self._random = random.Random(f"{seed}/workload/{name}")
+        view = _OneTry(runtime, cluster.bootstrap, client_id=name)
+        self._admin = Admin(view, timeout_ms=_REQUEST_TIMEOUT_MS)
+        self._store: ZooKeeperClient | None = None
+
+    async def run(self) -> None:
+        for _ in range(self._plan.operations):
+            pause_ms = self._random.uniform(*self._plan.pause_ms)
+            await asyncio.sleep(pause_ms / 1000)
+            await self._one()
+        await self._admin.close()
+        if self._store is not None:
+            await self._store.close()
+
+    async def _one(self) -> None:
+        weights = self._plan.weights
+        [kind] = self._random.choices(list(weights), list(weights.values()))
+        operation: Callable[[str, Topic], Awaitable[str]] = getattr(self, f"_do_{kind}")
+        name, topic = self._pick(kind)
+        try:
+            outcome = await operation(name, topic)
+        except KafkaError as error:
+            outcome = error.code.name
+            if error.code not in _REFUSALS:
+                topic.certain = False
+        except (Unanswered, StoreError) as error:
+            outcome = type(error).__name__
+            topic.certain = False
+        self._cluster.trace.add("client", f"{self._name} {kind} {name}: {outcome}")
+
+    def _pick(self, kind: str) -> tuple[str, Topic]:
+        """An own topic for the operation; one that should succeed, if there is one."""
+        names = [f"{self._name}-{number}" for number in range(self._plan.topics)]
+        wants_absent = kind in ("create", "plant")
+        for name in names:
+            self._expected.topics.setdefault(name, Topic())
+        fitting = [
+            name for name in names
+            if (self._expected.topics[name].partitions is None) == wants_absent
+        ]
+        name = self._random.choice(fitting or names)
+        return name, self._expected.topics[name]
+
+    # operations: each returns how it went, and changes what is known where it succeeded
+
+    async def _do_create(self, name: str, topic: Topic) -> str:
+        partitions = self._random.randint(1, _MAX_PARTITIONS)
+        replicas = self._random.randint(1, len(self._cluster.broker_ids))
+        configs = {"retention.ms": "60000"} if self._random.random() < 0.3 else {}
+        wanted = NewTopic(name, partitions, replicas, configs=configs)
+        result = (await self._admin.create_topics([wanted]))[name]
+        if isinstance(result, KafkaError):
+            raise result
+        topic.partitions, topic.configs = partitions, configs
+        return f"{partitions} x {replicas}"
+
+    async def _do_expand(self, name: str, topic: Topic) -> str:
+        total = (topic.partitions or 1) + self._random.randint(1, 2)
+        result = (await self._admin.create_partitions({name: NewPartitions(total)}))[name]
+        if result is not None:
+            raise result
+        topic.partitions = total
+        return f"{total} partitions"
+
+    async def _do_delete(self, name: str, topic: Topic) -> str:
+        result = (await self._admin.delete_topics([name]))[name]
+        if result is not None:
+            raise result
+        topic.partitions, topic.configs = None, {}
+        return "deleted"
+
+    async def _do_recreate(self, name: str, topic: Topic) -> str:
+        await self._do_delete(name, topic)
+        return await self._do_create(name, topic)
+
+    async def _do_alter(self, name: str, topic: Topic) -> str:
+        value = str(self._random.randint(1, 100) * 60_000)
+        request = m.IncrementalAlterConfigsRequest
+        answer = await self._admin.cluster.send_to_any(
+            request(
+                resources=[
+                    request.AlterConfigsResource(
+                        resource_type=_TOPIC_RESOURCE,
+                        resource_name=name,
+                        configs=[
+                            request.AlterableConfig(
+                                name="retention.ms", config_operation=_SET, value=value
+                            )
+                        ],
+                    )
+                ]
+            ),
+            timeout_ms=_REQUEST_TIMEOUT_MS,
+        )
+        code = ErrorCode(answer.responses[0].error_code)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+        topic.configs = topic.configs | {"retention.ms": value}
+        return f"retention.ms={value}"
+
+    async def _do_plant(self, name: str, topic: Topic) -> str:
+        """A topic made by hand: just its znode, with unequal numbers of replicas."""
+        ids = list(self._cluster.broker_ids)
+        assignment = {
+            number: ReplicaAssignment(
+                tuple(self._random.sample(ids, self._random.randint(1, len(ids))))
+            )
+            for number in range(self._random.randint(1, _MAX_PARTITIONS))
+        }
+        store = await self._connected_store()
+        try:
+            await store.create(TopicZnode.path(name), TopicZnode.encode(assignment))
+        except (NodeExistsError, NoNodeError) as refusal:
+            return type(refusal).__name__
+        topic.partitions, topic.configs = len(assignment), {}
+        return f"{len(assignment)} by hand"
+
+    async def _do_uproot(self, name: str, topic: Topic) -> str:
+        """A deletion asked for by hand; it ends some time later."""
+        store = await self._connected_store()
+        try:
+            await store.create(DeleteTopicZnode.path(name))
+        except (NodeExistsError, NoNodeError) as refusal:
+            return type(refusal).__name__
+        topic.partitions, topic.configs = None, {}
+        return "marked"
+
+    async def _connected_store(self) -> ZooKeeperClient:
+        if self._store is None:
+            self._store = await ZooKeeperClient.connect(
+                self._runtime, self._cluster.zookeeper, session_timeout_ms=6_000
+            )
+        return self._store
+
+
