@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 from typing import NamedTuple
 
 from ottla.metadata.store import OPEN_ACL, Acl, InvalidAclError, NoAuthError
@@ -96,6 +95,8 @@ def _matches(acl: Acl, identities: tuple[Identity, ...]) -> bool:
 
 
 def _in_network(address: str, network: str) -> bool:
+    import ipaddress  # rarely needed: keeps the broker's import time down
+
     try:
         return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
     except ValueError:
@@ -106,6 +107,8 @@ def _is_valid(acl: Acl) -> bool:
     if acl.scheme == "digest":
         return acl.id.count(":") == 1 and not acl.id.startswith(":")
     if acl.scheme == "ip":
+        import ipaddress  # as above
+
         try:
             ipaddress.ip_network(acl.id, strict=False)
         except ValueError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,7 +52,7 @@ class StoreFailed(OttlaError):
     """The store cannot write any more; its message says why."""
 
 
-class Outlet:
+class Outlet(ABC):
     """Someone who is told things in order: a connection, or a session in this process."""
 
     __slots__ = ("dirty", "pending")
@@ -60,17 +61,17 @@ class Outlet:
         self.pending: list[Any] = []
         self.dirty = False
 
+    @abstractmethod
     def deliver(self, items: list[Any]) -> None:
         """Called when everything that `items` depend on is on disk."""
-        raise NotImplementedError
 
+    @abstractmethod
     def notify(self, kind: EventType, path: str) -> None:
         """A watch of this outlet fired."""
-        raise NotImplementedError
 
+    @abstractmethod
     def session_ended(self) -> None:
         """The session expired or moved to another outlet."""
-        raise NotImplementedError
 
 
 class Engine:
