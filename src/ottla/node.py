@@ -17,6 +17,7 @@ from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server import BrokerServer
+from ottla.broker.stale_logs import delete_stale_logs
 from ottla.broker.topic_admin import TopicAdmin
 from ottla.broker.topic_settings import TopicSettings
 from ottla.client.connection import Connection
@@ -136,6 +137,7 @@ class Node:
         ]
         store.add_session_listener(self._session_changed)
         await self._register(check_endpoints=True)
+        await delete_stale_logs(store, parts.replica_manager)
         identity.write_identity(
             self.runtime.disk,
             parts.log_manager.online_dirs(),
@@ -219,7 +221,11 @@ class Node:
         """Under a new session: register with a new epoch, then take part in elections again."""
         while True:
             try:
+                # Before, so that no order for a topic's new life meets the log of its old one;
+                # after, because topics may have ended in between.
+                await delete_stale_logs(self.services.store, self.parts.replica_manager)
                 await self._register(check_endpoints=False)
+                await delete_stale_logs(self.services.store, self.parts.replica_manager)
                 break
             except registration.RegistrationError as error:
                 self.fail(error)

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import OttlaError
 from ottla.metadata import znodes
+from ottla.metadata.marks import OttlaBrokerZnode
 from ottla.metadata.store import (
     Create,
     CreateMode,
     NodeExistsError,
     NoNodeError,
+    Op,
+    RuntimeInconsistencyError,
     SetData,
     Stat,
     StoreError,
@@ -89,7 +92,7 @@ async def check_endpoints(store: MetadataStore, info: znodes.BrokerInfo) -> None
 async def register(
     store: MetadataStore, info: znodes.BrokerInfo, *, session_timeout_ms: int
 ) -> int:
-    """Creates the broker's ephemeral node and returns its epoch.
+    """Creates the broker's ephemeral node, marks it as Ottla's, and returns its epoch.
 
     A node left by the broker's previous life goes when that session ends: unlike Kafka, which dies
     at once, this waits for it. A node that outlives its session's time-out belongs to a second
@@ -97,16 +100,26 @@ async def register(
     """
     path = znodes.BrokerIdZnode.path(info.broker_id)
     data = znodes.BrokerIdZnode.encode(info)
+    for parent in await _missing(store, _with_parents([OttlaBrokerZnode.parent()])):
+        await _create_if_absent(store, parent, None)
     for _ in range(_ATTEMPTS):
         # Null data first, then the value, in one step: KafkaZkClient's way, so that a watcher of
         # the parent never sees a half-made node.
         results = await store.multi(
-            [Create(path, None, CreateMode.EPHEMERAL), SetData(path, data, version=0)]
+            [
+                Create(path, None, CreateMode.EPHEMERAL),
+                SetData(path, data, version=0),
+                await _mark(store, info.broker_id),
+            ]
         )
         stat = results[1].stat
         if stat is not None:
             log.info("registered broker %d with epoch %d", info.broker_id, stat.czxid)
             return stat.czxid
+        if results[2].error is not None and not isinstance(
+            results[2].error, RuntimeInconsistencyError
+        ):
+            continue  # the mark came or went meanwhile
         error = next(
             (r.error for r in results if isinstance(r.error, NodeExistsError)), results[0].error
         )
@@ -120,6 +133,14 @@ async def register(
             return present.czxid
         await _await_end(store, path, present, session_timeout_ms)
     raise RegistrationError(f"{path} is created by others again and again")
+
+
+async def _mark(store: MetadataStore, broker_id: int) -> Op:
+    """The write that says, for as long as this broker is down: it is Ottla's (ADR 13)."""
+    path, data = OttlaBrokerZnode.path(broker_id), OttlaBrokerZnode.encode()
+    if await store.exists(path) is None:
+        return Create(path, data)
+    return SetData(path, data, version=-1)
 
 
 async def _await_end(

@@ -42,6 +42,8 @@ class ControllerContext:
         self.brokers: dict[int, BrokerInfo] = {}
         self.broker_epochs: dict[int, int] = {}
         self.shutting_down: set[int] = set()
+        # Brokers that are Ottla's, also while they are down (ADR 13).
+        self.ottla_brokers: set[int] = set()
         self.offline_dir_partitions: dict[int, set[TopicPartition]] = {}
         self.topics: set[str] = set()
         self.topic_ids: dict[str, TopicId] = {}
@@ -77,6 +79,10 @@ class ControllerContext:
             return False
         offline = self.offline_dir_partitions.get(broker_id)
         return not offline or tp not in offline
+
+    def will_clean_up(self, broker_id: int) -> bool:
+        """Whether the broker is down and, being Ottla's, deletes stale logs when it returns."""
+        return broker_id not in self.brokers and broker_id in self.ottla_brokers
 
     def online_check(
         self, tp: TopicPartition, *, or_shutting_down: bool = False

@@ -2,7 +2,8 @@
 
 A topic is deleted once every replica reported success. It waits (is ineligible) while a replica is
 on a dead broker or a failed directory, while it is being reassigned, or after a stop was refused;
-the return of a broker, the end of a reassignment or a new controller tries again.
+the return of a broker, the end of a reassignment or a new controller tries again. Unlike in Kafka a
+dead broker of Ottla's own is not waited for: it deletes stale logs when it returns (ADR 13).
 """
 
 from __future__ import annotations
@@ -46,10 +47,23 @@ def is_eligible(ctx: ControllerContext, topic: str) -> bool:
     )
 
 
+def is_done(ctx: ControllerContext, topic: str) -> bool:
+    """Whether every replica is deleted, or will be by a broker that is down."""
+    if ctx.all_replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL):
+        return True
+    if topic not in ctx.topics_with_deletion_started or not ctx.ottla_brokers - ctx.brokers.keys():
+        return False
+    return all(
+        ctx.replica_state(replica) is ReplicaState.DELETION_SUCCESSFUL
+        or ctx.will_clean_up(replica.broker_id)
+        for replica in ctx.replicas_of(ctx.partitions_of(topic))
+    )
+
+
 def survey(ctx: ControllerContext) -> DeletionSurvey:
     found = DeletionSurvey([], [], [])
     for topic in sorted(ctx.topics_to_delete):
-        if ctx.all_replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL):
+        if is_done(ctx, topic):
             found.complete.append(topic)
             continue
         started = ctx.any_replica_in_state(topic, ReplicaState.DELETION_STARTED)
@@ -108,6 +122,10 @@ def resume(ctx: ControllerContext) -> Steps[None]:
         yield from replica_machine.to_offline(ctx, ineligible)
     if found.start:
         yield from _start(ctx, found.start)
+        # Topics of which no living broker has a replica need not wait for any answer.
+        done = [topic for topic in found.start if is_done(ctx, topic)]
+        if done:
+            yield from _complete(ctx, done)
 
 
 def _start(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
@@ -143,6 +161,7 @@ def _complete(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
     """Removes the znodes level by level over all topics, the admin node last of all, so that a
     controller that dies in between leaves a deletion that its successor can finish."""
     partitions = [tp for topic in topics for tp in ctx.partitions_of(topic)]
+    yield from _abandon_dead_replicas(ctx, topics)
     for topic in topics:
         replica_machine.to_non_existent(
             ctx, ctx.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
@@ -163,6 +182,26 @@ def _complete(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
         )
         ctx.remove_topic(topic)
         ctx.journal.info(f"Deletion of topic {topic} successfully completed")
+
+
+def _abandon_dead_replicas(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
+    """Takes the replicas of dead brokers the regular way to their end; nobody is told."""
+    dead = [
+        replica
+        for topic in topics
+        for replica in ctx.replicas_of(ctx.partitions_of(topic))
+        if ctx.replica_state(replica) is not ReplicaState.DELETION_SUCCESSFUL
+    ]
+    if dead:
+        ctx.journal.info(f"Left to brokers that are down: {', '.join(map(str, dead))}")
+        stopped = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
+        yield from replica_machine.to_offline(
+            ctx, [r for r in dead if ctx.replica_state(r) not in stopped]
+        )
+        yield from replica_machine.to_deletion_started(
+            ctx, [r for r in dead if ctx.replica_state(r) is ReplicaState.OFFLINE]
+        )
+        replica_machine.to_deletion_successful(ctx, dead)
 
 
 def _delete_tree(root: str) -> Steps[None]:

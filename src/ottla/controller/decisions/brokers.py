@@ -16,7 +16,11 @@ from ottla.controller.steps import (
     Steps,
     get_children,
     get_nodes,
+    get_paths,
+    write,
 )
+from ottla.metadata.marks import OttlaBrokerZnode
+from ottla.metadata.store import Delete
 from ottla.metadata.znodes import BadZnodeError, BrokerIdsZnode, BrokerIdZnode, BrokerInfo
 from ottla.types import TopicPartitionReplica
 
@@ -88,6 +92,32 @@ def read_brokers(ctx: ControllerContext) -> Steps[dict[int, Registered]]:
     return registered
 
 
+def read_marks(
+    ctx: ControllerContext, registered: Mapping[int, Registered], broker_ids: Iterable[int]
+) -> Steps[None]:
+    """Learns which of these brokers are Ottla's. The mark of an id that another program has taken
+    since is removed: that program would not clean up after itself (ADR 13)."""
+    listed = list(broker_ids)
+    nodes = yield from get_paths([OttlaBrokerZnode.path(broker_id) for broker_id in listed])
+    outdated = []
+    for broker_id, node in zip(listed, nodes, strict=True):
+        live = registered.get(broker_id)
+        ctx.ottla_brokers.discard(broker_id)
+        if node is None:
+            continue
+        if live is None or OttlaBrokerZnode.belongs_to(node.stat, live.epoch):
+            ctx.ottla_brokers.add(broker_id)
+        else:
+            outdated.append(Delete(OttlaBrokerZnode.path(broker_id), node.stat.version))
+    yield from write(outdated)
+
+
+def read_all_marks(ctx: ControllerContext, registered: Mapping[int, Registered]) -> Steps[None]:
+    names = yield from get_children(OttlaBrokerZnode.parent())
+    marked = sorted(int(name) for name in names if name.isascii() and name.isdecimal())
+    yield from read_marks(ctx, registered, marked)
+
+
 def on_broker_change(ctx: ControllerContext, event: BrokerChange) -> Steps[None]:
     registered = yield from read_brokers(ctx)
     changed = compare(ctx.broker_epochs, registered)
@@ -96,6 +126,7 @@ def on_broker_change(ctx: ControllerContext, event: BrokerChange) -> Steps[None]
         f" bounced brokers: {_join(changed.bounced)}, all live brokers: {_join(registered)}"
     )
     _record(ctx, changed)
+    yield from read_marks(ctx, registered, [*changed.new, *changed.bounced])
     yield CloseChannels([*changed.bounced, *changed.dead])
     yield OpenChannels([registered[b].info for b in (*changed.new, *changed.bounced)])
     if changed.new:

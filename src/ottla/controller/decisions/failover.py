@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.controller import deletion, partition_machine, reassignment, replica_machine
 from ottla.controller.context import ControllerContext
-from ottla.controller.decisions.brokers import read_brokers
+from ottla.controller.decisions.brokers import read_all_marks, read_brokers
 from ottla.controller.decisions.leader_election import on_preferred_replica_election
 from ottla.controller.decisions.reassignments import on_zk_reassignment
 from ottla.controller.decisions.topics import give_topic_ids, read_topics
@@ -90,6 +90,7 @@ def _load(ctx: ControllerContext) -> Steps[list[str]]:
     registered = yield from read_brokers(ctx)
     for broker in registered.values():
         ctx.add_broker(broker.info, broker.epoch)
+    yield from read_all_marks(ctx, registered)
     ctx.topics.update((yield from get_children(TopicsZnode.path(), TopicChange())))
     asked = yield from get_children(DeleteTopicsZnode.path(), TopicDeletion())
     assignments = yield from read_topics(ctx, ctx.topics)
@@ -116,6 +117,7 @@ def _queue_deletions(ctx: ControllerContext, asked: list[str]) -> Steps[None]:
         for topic in asked
         for replica in ctx.replicas_of(ctx.partitions_of(topic))
         if not ctx.is_online(replica.broker_id, replica.topic_partition)
+        and not ctx.will_clean_up(replica.broker_id)
     }
     deletion.mark_ineligible(ctx, offline, "offline replicas")
     moving = {tp.topic for tp in ctx.partitions_being_reassigned}
