@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from typing import NamedTuple
 
 from ottla.broker.replica_types import FetchPartition, FetchResult
 from ottla.errors import ErrorCode
-from ottla.types import ZERO_TOPIC_ID, TopicId
+from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
@@ -22,29 +21,42 @@ _MAX_EPOCH = 0x7FFFFFFF
 _EVICTABLE_AFTER_MS = 120_000
 
 
-class SessionKey(NamedTuple):
-    """A partition as the client names it; `topic` is None for an id that is not known (yet)."""
-
-    topic_id: TopicId
-    topic: str | None
-    partition: int
-
-    @property
-    def identity(self) -> tuple[TopicId | str | None, int]:
-        return (self.topic if self.topic_id == ZERO_TOPIC_ID else self.topic_id), self.partition
+Identity = tuple[TopicId | str, int]
 
 
-class _Cached:
-    __slots__ = ("high_watermark", "key", "start_offset", "want")
+class SessionEntry:
+    """One partition of a fetch, as the client names it; an id that is not known (yet) has no topic.
 
-    def __init__(self, key: SessionKey, want: FetchPartition) -> None:
-        self.key = key
+    In a session it also remembers what the client was told last.
+    """
+
+    __slots__ = ("high_watermark", "is_known", "last", "start_offset", "topic_id", "tp", "want")
+
+    def __init__(
+        self, topic_id: TopicId, topic: str | None, partition: int, want: FetchPartition
+    ) -> None:
+        self.topic_id = topic_id
+        self.tp = TopicPartition(topic or "", partition)
+        self.is_known = topic is not None
         self.want = want
         self.high_watermark = -1
         self.start_offset = -1
+        self.last: FetchResult | None = None
+
+    @property
+    def identity(self) -> Identity:
+        return identity(self.topic_id, self.tp.topic, self.tp.partition)
+
+    def resolve(self, topic: str) -> None:
+        """The metadata cache has learnt the name behind the id."""
+        self.tp = TopicPartition(topic, self.tp.partition)
+        self.is_known = True
 
     def is_news(self, result: FetchResult) -> bool:
         """Whether an incremental answer has to hold this partition; remembers what it says."""
+        if result is self.last and result.error is ErrorCode.NONE and not result.records:
+            return False  # the very answer of last time, without records
+        self.last = result
         news = (
             result.size > 0
             or result.error is not ErrorCode.NONE
@@ -60,6 +72,14 @@ class _Cached:
         return news
 
 
+def identity(topic_id: TopicId, topic: str, partition: int) -> Identity:
+    """What makes two entries of a session the same: id or name, and partition."""
+    return (topic if topic_id == ZERO_TOPIC_ID else topic_id), partition
+
+
+Results = list[tuple[SessionEntry, FetchResult]]
+
+
 class FetchSession:
     def __init__(self, session_id: int, *, uses_ids: bool, privileged: bool, now_ms: float) -> None:
         self.id = session_id
@@ -68,49 +88,35 @@ class FetchSession:
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.next_epoch = 1
-        self._cached: dict[tuple[TopicId | str | None, int], _Cached] = {}
+        self._entries: dict[Identity, SessionEntry] = {}
 
     def __len__(self) -> int:
-        return len(self._cached)
+        return len(self._entries)
 
-    def update(
-        self,
-        wanted: Iterable[tuple[SessionKey, FetchPartition]],
-        forgotten: Iterable[SessionKey] = (),
-    ) -> None:
-        cached = self._cached
-        for key, want in wanted:
-            known = cached.get(key.identity)
+    def update(self, named: Iterable[SessionEntry], forgotten: Iterable[Identity] = ()) -> None:
+        entries = self._entries
+        for entry in named:
+            known = entries.get(entry.identity)
             if known is None:
-                cached[key.identity] = _Cached(key, want)
+                entries[entry.identity] = entry
             else:
-                known.key, known.want = key, want
-        for key in forgotten:
-            cached.pop(key.identity, None)
+                known.want = entry.want
+        for gone in forgotten:
+            entries.pop(gone, None)
 
-    def wanted(self) -> list[tuple[SessionKey, FetchPartition]]:
-        return [(entry.key, entry.want) for entry in self._cached.values()]
+    def entries(self) -> list[SessionEntry]:
+        return list(self._entries.values())
 
-    def rename(self, key: SessionKey) -> None:
-        """The metadata cache has learnt the name behind an id."""
-        entry = self._cached.get(key.identity)
-        if entry is not None:
-            entry.key = key
-
-    def news(
-        self, results: list[tuple[SessionKey, FetchResult]], *, full: bool
-    ) -> list[tuple[SessionKey, FetchResult]]:
+    def news(self, results: Results, *, full: bool) -> Results:
         """What the answer holds. Partitions with data go to the end, so that others get their
         turn when the response size is short."""
-        kept: list[tuple[SessionKey, FetchResult]] = []
-        for key, result in results:
-            entry = self._cached.get(key.identity)
-            if entry is None:
-                continue
+        kept: Results = []
+        for entry, result in results:
             if entry.is_news(result) or full:
-                kept.append((key, result))
-                if result.size and not full:
-                    self._cached[key.identity] = self._cached.pop(key.identity)
+                kept.append((entry, result))
+                name = entry.identity
+                if result.size and not full and name in self._entries:
+                    self._entries[name] = self._entries.pop(name)
         return kept
 
 

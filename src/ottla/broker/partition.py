@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.broker.alter_isr import IsrAnswer, IsrChange
 from ottla.broker.purgatory import FetchWait, ProduceQueue
+from ottla.broker.replica_types import FetchResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append_checks import Origin
-from ottla.storage.log import AppendInfo, Log
+from ottla.storage.log import EMPTY, AppendInfo, Log
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Partition:
         "_broker_id",
         "_lag_max_ms",
         "_monotonic_ms",
+        "_without_records",
         "adding_replicas",
         "epoch_start_offset",
         "fetch_waits",
@@ -129,6 +131,7 @@ class Partition:
         self.in_flight_isr: tuple[int, ...] | None = None
         self.epoch_start_offset = _UNKNOWN_OFFSET
         self.remotes: dict[int, RemoteReplica] = {}
+        self._without_records = FetchResult(ErrorCode.NONE)
         self.produce_waits = ProduceQueue(tp)
         self.fetch_waits: set[FetchWait] = set()
 
@@ -157,8 +160,11 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.log
 
+    def epoch_fits(self, current_leader_epoch: int) -> bool:
+        return current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch
+
     def check_epoch(self, current_leader_epoch: int) -> None:
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+        if self.epoch_fits(current_leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -272,6 +278,19 @@ class Partition:
         if log is None:
             return 0
         return log.bytes_between(offset, log.end_offset if as_follower else log.high_watermark)
+
+    def result_without_records(self, log: Log) -> FetchResult:
+        """The answer to a fetch at the end. Most partitions of a large fetch get this one, so it
+        is made once and stays the same object while the bounds do not move."""
+        result = self._without_records
+        if (
+            result.high_watermark != log.high_watermark
+            or result.log_start_offset != log.start_offset
+        ):
+            result = self._without_records = FetchResult(
+                ErrorCode.NONE, log.high_watermark, log.high_watermark, log.start_offset, EMPTY
+            )
+        return result
 
     # --- followers --------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from ottla.broker import replica_roles
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.partition import IsrSubmitter, Partition
 from ottla.broker.purgatory import FetchWait, ProduceWait, Readable, Timeouts
-from ottla.broker.replica_reads import read_all
+from ottla.broker.replica_reads import read_again, read_all
 from ottla.broker.replica_types import (
     FetchParams,
     FetchPartition,
@@ -334,10 +334,11 @@ class ReplicaManager:
         if params.max_wait_ms <= 0 or not partitions:
             return results
         size = 0
-        for _, result in results:
-            size += result.size
-            if result.error is not ErrorCode.NONE or result.diverging_epoch is not None:
+        for _, (error, _, _, _, records, diverging_epoch, _) in results:
+            if error is not ErrorCode.NONE or diverging_epoch is not None:
                 return results
+            if records is not None:
+                size += len(records)
         if size >= params.min_bytes:
             return results
         offsets: dict[Readable, int] = {
@@ -356,7 +357,7 @@ class ReplicaManager:
             await wait.future
         finally:
             wait.detach()
-        return read_all(params, partitions, self.partition)
+        return read_again(params, partitions, results, self.partition)
 
     def _note_follower(
         self,

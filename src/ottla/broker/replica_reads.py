@@ -40,8 +40,9 @@ def read_all(
 def read_one(
     params: FetchParams, partition: Partition, want: FetchPartition, left: int, min_one_batch: bool
 ) -> FetchResult:
+    is_follower = params.replica_id >= 0
     log = partition.local_log(
-        want.current_leader_epoch, require_leader=params.is_follower or not params.any_replica
+        want.current_leader_epoch, require_leader=is_follower or not params.any_replica
     )
     if want.topic_id != ZERO_TOPIC_ID and log.topic_id not in (ZERO_TOPIC_ID, want.topic_id):
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
@@ -56,20 +57,46 @@ def read_one(
                 EMPTY,
                 diverging,
             )
-    if params.is_follower and params.replica_id not in partition.remotes:
+    visible_end = log.end_offset if is_follower else log.high_watermark
+    if want.fetch_offset == visible_end or (
         # A broker that is no replica here: it learns the bounds but gets no records.
-        data = EMPTY
-    else:
-        visible_end = log.end_offset if params.is_follower else log.high_watermark
-        data = log.read(
-            want.fetch_offset,
-            min(want.max_bytes, left),
-            visible_end,
-            min_one_batch=min_one_batch,
-        )
+        is_follower and params.replica_id not in partition.remotes
+    ):
+        return partition.result_without_records(log)
+    data = log.read(
+        want.fetch_offset, min(want.max_bytes, left), visible_end, min_one_batch=min_one_batch
+    )
     return FetchResult(
         ErrorCode.NONE, log.high_watermark, log.high_watermark, log.start_offset, data
     )
+
+
+def read_again(
+    params: FetchParams,
+    wanted: Sequence[Wanted],
+    before: list[tuple[TopicPartition, FetchResult]],
+    partition_of: Callable[[TopicPartition], Partition],
+) -> list[tuple[TopicPartition, FetchResult]]:
+    """After a wait: only what moved meanwhile is read, the rest stays as it was."""
+    moved: list[int] = []
+    again: list[Wanted] = []
+    results = list(before)
+    for number, (tp, result) in enumerate(before):
+        try:
+            partition = partition_of(tp)
+            log = partition.log
+            if log is not None and result is partition.result_without_records(log):
+                want = wanted[number][1]
+                end = log.end_offset if params.replica_id >= 0 else log.high_watermark
+                if end == want.fetch_offset and partition.epoch_fits(want.current_leader_epoch):
+                    continue
+        except KafkaError:
+            pass  # read_all answers it
+        moved.append(number)
+        again.append(wanted[number])
+    for number, fresh in zip(moved, read_all(params, again, partition_of), strict=True):
+        results[number] = fresh
+    return results
 
 
 def diverging_epoch(log: Log, want: FetchPartition) -> tuple[int, int] | None:

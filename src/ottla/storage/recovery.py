@@ -233,7 +233,13 @@ def _read_topic_id(runtime: Runtime, folder: Path) -> bytes:
     path = folder / checkpoints.PARTITION_METADATA
     if not runtime.disk.exists(path):
         return ZERO_TOPIC_ID
-    return checkpoints.decode_partition_metadata(runtime.disk.read_bytes(path)) or ZERO_TOPIC_ID
+    try:
+        return checkpoints.decode_partition_metadata(runtime.disk.read_bytes(path)) or ZERO_TOPIC_ID
+    except CheckpointDamaged as damage:
+        # It is synced with the log's first flush: a power cut before that can tear it. The
+        # controller names the id again with its next LeaderAndIsr.
+        _logger.warning("%s: the topic id is not known: %s", folder, damage)
+        return ZERO_TOPIC_ID
 
 
 def _read_epochs(runtime: Runtime, folder: Path) -> LeaderEpochs:

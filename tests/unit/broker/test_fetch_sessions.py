@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from replica_cluster import TOPIC_ID, TP, Broker, client_batch
 
-from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.fetch_sessions import FetchSessions, SessionEntry
 from ottla.broker.handlers import fetch
 from ottla.broker.replica_fetch_session import FollowerSession
 from ottla.broker.replica_types import FetchPartition
@@ -208,10 +208,8 @@ def test_a_full_cache_gives_way_to_followers_and_larger_sessions() -> None:
     def create(size: int, now_ms: float, *, privileged: bool = False) -> bool:
         made = sessions.create(size, uses_ids=False, privileged=privileged, now_ms=now_ms)
         if made is not None:
-            from ottla.broker.fetch_sessions import SessionKey
-
-            keys = [SessionKey(bytes(16), "t", number) for number in range(size)]
-            made.update([(key, FetchPartition(0, 1)) for key in keys])
+            want = FetchPartition(0, 1)
+            made.update([SessionEntry(bytes(16), "t", number, want) for number in range(size)])
         return made is not None
 
     assert create(1, 0) and create(5, 0)

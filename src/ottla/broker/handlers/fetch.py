@@ -18,7 +18,10 @@ from ottla.broker.fetch_sessions import (
     INITIAL_EPOCH,
     NO_SESSION,
     FetchSession,
-    SessionKey,
+    Identity,
+    Results,
+    SessionEntry,
+    identity,
 )
 from ottla.broker.replica_types import READ_COMMITTED, FetchParams, FetchPartition, FetchResult
 from ottla.errors import ErrorCode
@@ -39,14 +42,11 @@ _OLDEST_WITH_REPLICA_STATE = 15
 _OLDEST_WITH_ENDPOINTS = 16
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
-Wanted = list[tuple[SessionKey, FetchPartition]]
-Results = list[tuple[SessionKey, FetchResult]]
-
 
 class _Scope(NamedTuple):
     """Which partitions a request is about, and in which session."""
 
-    wanted: Wanted
+    wanted: list[SessionEntry]
     session: FetchSession | None
     # A full answer lists everything, an incremental one what is new.
     full: bool
@@ -101,10 +101,10 @@ def _scope(ctx: RequestContext, request: m.FetchRequest) -> _Scope:
     return _Scope(_resolve(ctx, found), found, False)
 
 
-def _named(ctx: RequestContext, request: m.FetchRequest) -> Wanted:
+def _named(ctx: RequestContext, request: m.FetchRequest) -> list[SessionEntry]:
     uses_ids = ctx.version >= _OLDEST_WITH_IDS
     cache = ctx.services.metadata_cache
-    named: Wanted = []
+    named: list[SessionEntry] = []
     for topic in request.topics:
         name = cache.topic_name(topic.topic_id) if uses_ids else topic.topic
         topic_id = topic.topic_id if uses_ids else ZERO_TOPIC_ID
@@ -117,37 +117,29 @@ def _named(ctx: RequestContext, request: m.FetchRequest) -> Wanted:
                 part.last_fetched_epoch,
                 topic_id,
             )
-            named.append((SessionKey(topic_id, name, part.partition), want))
+            named.append(SessionEntry(topic_id, name, part.partition, want))
     return named
 
 
-def _forgotten(ctx: RequestContext, request: m.FetchRequest) -> list[SessionKey]:
+def _forgotten(ctx: RequestContext, request: m.FetchRequest) -> list[Identity]:
     uses_ids = ctx.version >= _OLDEST_WITH_IDS
     return [
-        SessionKey(
-            topic.topic_id if uses_ids else ZERO_TOPIC_ID,
-            None if uses_ids else topic.topic,
-            partition,
-        )
+        identity(topic.topic_id if uses_ids else ZERO_TOPIC_ID, topic.topic, partition)
         for topic in request.forgotten_topics_data
         for partition in topic.partitions
     ]
 
 
-def _resolve(ctx: RequestContext, session: FetchSession) -> Wanted:
+def _resolve(ctx: RequestContext, session: FetchSession) -> list[SessionEntry]:
     """The session's partitions; ids that were unknown are looked up again."""
-    wanted = session.wanted()
-    if not session.uses_ids:
-        return wanted
-    resolved: Wanted = []
-    for key, want in wanted:
-        if key.topic is None:
-            name = ctx.services.metadata_cache.topic_name(key.topic_id)
-            if name is not None:
-                key = key._replace(topic=name)
-                session.rename(key)
-        resolved.append((key, want))
-    return resolved
+    entries = session.entries()
+    if session.uses_ids:
+        for entry in entries:
+            if not entry.is_known:
+                name = ctx.services.metadata_cache.topic_name(entry.topic_id)
+                if name is not None:
+                    entry.resolve(name)
+    return entries
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -159,7 +151,9 @@ def _replica_id(ctx: RequestContext, request: m.FetchRequest) -> int:
     return request.replica_id
 
 
-async def _read(ctx: RequestContext, request: m.FetchRequest, wanted: Wanted) -> Results:
+async def _read(
+    ctx: RequestContext, request: m.FetchRequest, wanted: list[SessionEntry]
+) -> Results:
     replica_id = _replica_id(ctx, request)
     max_bytes = request.max_bytes
     if replica_id < 0:
@@ -173,32 +167,33 @@ async def _read(ctx: RequestContext, request: m.FetchRequest, wanted: Wanted) ->
         hard_max_bytes=ctx.version <= 2,
         any_replica=ctx.version >= _OLDEST_WITH_ANY_REPLICA,
     )
-    refused: dict[SessionKey, FetchResult] = {}
-    readable: list[tuple[TopicPartition, FetchPartition]] = []
-    keys: list[SessionKey] = []
-    for key, want in wanted:
-        if key.topic is None:
-            refused[key] = FetchResult(ErrorCode.UNKNOWN_TOPIC_ID)
-            continue
-        tp = TopicPartition(key.topic, key.partition)
-        error = _format_objection(ctx, tp)
-        if error is not ErrorCode.NONE:
-            refused[key] = FetchResult(error)
-            continue
-        keys.append(key)
-        readable.append((tp, want))
-    read = await ctx.services.replica_manager.fetch(params, readable)
-    results = [(key, result) for key, (_, result) in zip(keys, read, strict=True)]
+    refused = {entry: FetchResult(error) for entry, error in _objections(ctx, wanted)}
+    readable = [entry for entry in wanted if entry not in refused] if refused else wanted
+    read = await ctx.services.replica_manager.fetch(
+        params, [(entry.tp, entry.want) for entry in readable]
+    )
+    results = [(entry, result) for entry, (_, result) in zip(readable, read, strict=True)]
     if not refused:
         return results
-    by_key = refused | dict(results)
-    return [(key, by_key[key]) for key, _ in wanted]
+    by_entry = refused | dict(results)
+    return [(entry, by_entry[entry]) for entry in wanted]
+
+
+def _objections(
+    ctx: RequestContext, wanted: list[SessionEntry]
+) -> list[tuple[SessionEntry, ErrorCode]]:
+    """Partitions that are not even looked for."""
+    found = [(entry, ErrorCode.UNKNOWN_TOPIC_ID) for entry in wanted if not entry.is_known]
+    if ctx.version < _OLDEST_WITH_ZSTD:
+        for entry in wanted:
+            error = _format_objection(ctx, entry.tp)
+            if error is not ErrorCode.NONE:
+                found.append((entry, error))
+    return found
 
 
 def _format_objection(ctx: RequestContext, tp: TopicPartition) -> ErrorCode:
-    """What a client of this version cannot be sent."""
-    if ctx.version >= _OLDEST_WITH_ZSTD:
-        return ErrorCode.NONE
+    """What a client of this (old) version cannot be sent."""
     log = ctx.services.replica_manager.log(tp)
     if log is None:
         return ErrorCode.NONE
@@ -219,20 +214,20 @@ def _response(
     topics: list[m.FetchResponse.FetchableTopicResponse] = []
     aborted = request.isolation_level == READ_COMMITTED
     leaders: set[int] = set()
-    last: tuple[bytes, str | None] | None = None
-    for key, result in results:
-        if last != key[:2]:
-            last = key[:2]
+    last: tuple[bytes, str] | None = None
+    for entry, result in results:
+        if last != (entry.topic_id, entry.tp.topic):
+            last = (entry.topic_id, entry.tp.topic)
             topics.append(
                 response.FetchableTopicResponse(
-                    topic=key.topic or "", topic_id=key.topic_id, partitions=[]
+                    topic=entry.tp.topic, topic_id=entry.topic_id, partitions=[]
                 )
             )
-        data = _partition_data(ctx, key, result)
+        data = _partition_data(ctx, entry.tp.partition, result)
         if aborted and result.error is ErrorCode.NONE:
             data.aborted_transactions = []
         if ctx.version >= _OLDEST_WITH_ENDPOINTS and result.error in _LEADER_ERRORS:
-            leaders.add(_set_current_leader(ctx, key, data))
+            leaders.add(_set_current_leader(ctx, entry.tp, data))
         topics[-1].partitions.append(data)
     answered = response(session_id=session_id, responses=topics)
     if leaders:
@@ -244,14 +239,14 @@ def _response(
 
 
 def _partition_data(
-    ctx: RequestContext, key: SessionKey, result: FetchResult
+    ctx: RequestContext, partition: int, result: FetchResult
 ) -> m.FetchResponse.PartitionData:
     response = m.FetchResponse
     error = result.error
     if error is ErrorCode.KAFKA_STORAGE_ERROR and ctx.version < _OLDEST_WITH_STORAGE_ERROR:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     data = response.PartitionData(
-        partition_index=key.partition,
+        partition_index=partition,
         error_code=error,
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
@@ -267,9 +262,8 @@ def _partition_data(
 
 
 def _set_current_leader(
-    ctx: RequestContext, key: SessionKey, data: m.FetchResponse.PartitionData
+    ctx: RequestContext, tp: TopicPartition, data: m.FetchResponse.PartitionData
 ) -> int:
-    tp = TopicPartition(key.topic or "", key.partition)
     leader, epoch = ctx.services.replica_manager.current_leader(tp)
     data.current_leader = m.FetchResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
     return leader
