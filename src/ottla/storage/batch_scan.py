@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import File
 from ottla.wire import records
 from ottla.wire.primitives import WireError
@@ -14,11 +15,14 @@ LOOKUP_WINDOW_BYTES = 8 * 1024
 SCAN_WINDOW_BYTES = 256 * 1024
 
 
-class LogDamaged(Exception):
-    """Bytes in a segment that are no whole, plausible batch; `position` is where they start."""
+class LogDamaged(KafkaError):
+    """Bytes in a segment that are no whole, plausible batch; `position` is where they start.
+
+    Recovery cuts there; a client that reads such a place is answered CORRUPT_MESSAGE.
+    """
 
     def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"{reason} at position {position}")
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{reason} at position {position}")
         self.position = position
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ottla.errors import OttlaError
@@ -124,24 +124,22 @@ class DataDir:
         except CheckpointDamaged as damage:
             raise OSError(f"{path}: {damage}") from None
 
-    def high_watermarks(self, logs: Iterable[Log]) -> bytes:
-        return checkpoints.encode_offsets({log.tp: log.high_watermark for log in logs})
+    def high_watermarks(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
+        return {log.tp: log.high_watermark for log in logs}
 
-    def recovery_points(self, logs: Iterable[Log]) -> bytes:
-        return checkpoints.encode_offsets({log.tp: log.recovery_point for log in logs})
+    def recovery_points(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
+        return {log.tp: log.recovery_point for log in logs}
 
-    def start_offsets(self, logs: Iterable[Log]) -> bytes:
+    def start_offsets(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
         """Only where records before the start are still in the first segment."""
-        return checkpoints.encode_offsets(
-            {
-                log.tp: log.start_offset
-                for log in logs
-                if log.start_offset > log.segments[0].base_offset
-            }
-        )
+        return {
+            log.tp: log.start_offset
+            for log in logs
+            if log.start_offset > log.segments[0].base_offset
+        }
 
-    def write(self, name: str, data: bytes) -> None:
-        self._disk.write_atomically(self.path / name, data)
+    def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._disk.write_atomically(self.path / name, checkpoints.encode_offsets(offsets))
 
     def mark_clean(self) -> None:
         self._disk.open(self.path / checkpoints.CLEAN_SHUTDOWN).close()

@@ -256,7 +256,7 @@ class LogManager:
     def _flush_soon(self, log: Log) -> None:
         """After a roll: the sealed segment is synced in the background."""
         if log.tp not in self._flushing:
-            task = asyncio.ensure_future(self.flush(log))
+            task = asyncio.ensure_future(self._flush_quietly(log))
             self._flushing[log.tp] = task
             self._tasks.add(task)
 
@@ -265,6 +265,12 @@ class LogManager:
                 self._tasks.discard(finished)
 
             task.add_done_callback(done)
+
+    async def _flush_quietly(self, log: Log) -> None:
+        try:
+            await self.flush(log)
+        except KafkaError as error:
+            _logger.error("%s", error)
 
     async def flush(self, log: Log) -> None:
         """Makes everything appended so far durable, then moves the recovery point."""
@@ -312,14 +318,15 @@ class LogManager:
                 log.checkpointed_high_watermark = log.high_watermark
 
     async def _checkpoint(self, data_dir: DataDir, logs: list[Log], name: str) -> None:
-        encoders = {
+        collect = {
             checkpoints.HIGH_WATERMARKS: data_dir.high_watermarks,
             checkpoints.RECOVERY_POINTS: data_dir.recovery_points,
             checkpoints.LOG_STARTS: data_dir.start_offsets,
-        }
-        data = encoders[name](logs)
+        }[name]
+        offsets = collect(logs)
         try:
-            await self._runtime.blocking(lambda: data_dir.write(name, data))
+            # Formatting many thousand lines is kept off the event loop as well.
+            await self._runtime.blocking(lambda: data_dir.write(name, offsets))
         except OSError as error:
             self.dir_failed(data_dir.path, error)
 

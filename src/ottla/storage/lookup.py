@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import records
+from ottla.wire.primitives import WireError
 from ottla.wire.records import BatchHeader
 
 if TYPE_CHECKING:
@@ -54,7 +56,11 @@ def _first_record(
         offset = max(header.base_offset, start_offset)
         return TimedOffset(offset, header.max_timestamp, header.partition_leader_epoch)
     batch = segment.file().read_at(header.size, position)
-    for record in records.iter_records(batch):
-        if record.timestamp >= timestamp and record.offset >= start_offset:
-            return TimedOffset(record.offset, record.timestamp, header.partition_leader_epoch)
+    try:
+        for record in records.iter_records(batch):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimedOffset(record.offset, record.timestamp, header.partition_leader_epoch)
+    except WireError as error:
+        # Records of a client's batch are not looked at when it comes in.
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     return None

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from log_helpers import START_MS, all_offsets, batch, new_log, reopen, settings
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log import Log
 from ottla.storage.lookup import offset_at_or_after
 from ottla.wire import records
@@ -182,3 +183,13 @@ def test_epochs_without_records_do_not_survive(tmp_path: Path) -> None:
     log.write_epochs()
     assert log.epochs.latest == 9
     assert reopen(log).epochs.latest == 2
+
+
+def test_reading_a_damaged_place_is_answered_with_a_code(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    victim = log.segments[0]
+    with victim.path(".log").open("r+b") as file:
+        file.write(bytes(100))
+    with pytest.raises(KafkaError) as raised:
+        log.read(1, 1000, log.end_offset, min_one_batch=True)
+    assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
