@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -12,6 +11,7 @@ from typing import NoReturn
 import click
 
 from ottla import __version__
+from ottla.cli.options import describe_error
 from ottla.errors import OttlaError
 
 # One module of `ottla.cli` per noun, imported only when it is asked for: help must be instant.
@@ -20,6 +20,11 @@ COMMANDS = {
     "broker": "Run one broker from a server.properties file.",
     "zookeeper": "Serve a single-node metadata store over the ZooKeeper protocol.",
     "topics": "Create, list, describe, alter and delete topics.",
+    "configs": "Show and change configs of topics and brokers.",
+    "cluster": "Show who is alive and who is the controller.",
+    "reassign": "Move partitions between brokers and log directories.",
+    "elect": "Elect leaders of partitions.",
+    "events": "Show what the controller did to topics.",
     "bench": "Measure the codec, the log store or a start on this machine.",
 }
 FAILED = 1
@@ -70,25 +75,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _abandon_stdout()
         return FAILED
     except OttlaError as error:
-        return _fail(_describe(error))
+        return _fail(describe_error(error))
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
         return _fail(f"{error.filename}: {reason}" if error.filename else reason)
 
 
 def _fail(message: str, prefix: str = "Error: ") -> int:
-    click.echo(prefix + " ".join(message.split()), err=True)
+    # One line, whatever was raised; spaces inside a line are Kafka's and stay.
+    click.echo(prefix + " ".join(line.strip() for line in message.splitlines()), err=True)
     return FAILED
-
-
-def _describe(error: OttlaError) -> str:
-    from ottla.metadata.store import StoreError  # needed on the way to an error message only
-
-    if not isinstance(error, StoreError):
-        return str(error) or type(error).__name__
-    # Errors of the store carry a path at most: `ConnectionLossError` reads "connection loss".
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Error")).lower()
-    return f"metadata store: {words} {error.path}".rstrip()
 
 
 def _abandon_stdout() -> None:

@@ -1,25 +1,58 @@
-"""What several commands share: options, and the way to run a short piece of async work."""
+"""What several commands share: options, connections, and the way to run a short piece of work."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any
+import os
+import re
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ottla.client.admin import Admin
+
+BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP_SERVER"
+DEFAULT_BOOTSTRAP = "localhost:9092"
 
 
 def run_async(work: Coroutine[Any, Any, None]) -> None:
     """asyncio.run for a client: Ctrl-C at any moment ends without a word of asyncio's own."""
+    import asyncio  # not for `ottla --help`
+
     with asyncio.Runner() as runner:
         runner.get_loop().set_exception_handler(_report_unless_cancelled)
         runner.run(work)
 
 
 def _report_unless_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    from asyncio import InvalidStateError
+
     # A cancelled connection attempt may have a callback due that then finds its future done.
-    if not isinstance(context.get("exception"), asyncio.InvalidStateError):
+    if not isinstance(context.get("exception"), InvalidStateError):
         loop.default_exception_handler(context)
+
+
+def describe_error(error: OttlaError) -> str:
+    """A failure in words."""
+    from ottla.metadata.store import StoreError  # needed on the way to an error message only
+
+    if not isinstance(error, StoreError):
+        return str(error) or type(error).__name__
+    # Errors of the store carry a path at most: `ConnectionLossError` reads "connection loss".
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Error")).lower()
+    return f"metadata store: {words} {error.path}".rstrip()
+
+
+def print_json(value: object) -> None:
+    import json
+
+    click.echo(json.dumps(value, ensure_ascii=False))
 
 
 def parse_settings(
@@ -43,3 +76,49 @@ settings_option = click.option(
     callback=parse_settings,
     help="A broker config; may be given often and wins over everything else.",
 )
+
+bootstrap_option = click.option(
+    "--bootstrap-server",
+    metavar="HOST:PORT,…",
+    help=f"Brokers to ask first.  [default: ${BOOTSTRAP_VARIABLE} or {DEFAULT_BOOTSTRAP}]",
+)
+
+command_config_option = click.option(
+    "--command-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A property file with settings of the admin client.",
+)
+
+output_option = click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+
+
+def flag(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(f"--{name}", is_flag=True, help=text)
+
+
+def connect_admin(bootstrap_server: str | None, command_config: Path | None = None) -> Admin:
+    """A session with the cluster that was named, or with the usual one."""
+    from ottla.client.admin import Admin
+    from ottla.client.admin_config import AdminConfig
+    from ottla.runtime import system_runtime
+
+    config = AdminConfig() if command_config is None else AdminConfig.from_file(command_config)
+    bootstrap = bootstrap_server or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
+    return Admin.connect(
+        system_runtime(),
+        bootstrap,
+        client_id=config.client_id,
+        timeout_ms=config.timeout_ms,
+        credentials=config.credentials,
+    )
+
+
+def read_text_file(path: Path) -> str:
+    """A file named on the command line; raises OSError, or OttlaError for other bytes than text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise OttlaError(f"{path} is not UTF-8 text") from None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
 from ottla.configdef import java_integer
 from ottla.errors import OttlaError
+from ottla.topics.names import has_collision_chars
 
 ACTIONS = ("create", "list", "alter", "describe", "delete")
 REPORTS = (
@@ -18,9 +20,10 @@ REPORTS = (
     "at_min_isr_partitions",
     "unavailable_partitions",
 )
-# Which actions an option goes with; options that are not named here go with all.
-_GOES_WITH = {
+# Which actions an option goes with, in the order Kafka checks them; others go with all.
+_GOES_WITH: dict[str, tuple[str, ...]] = {
     "config": ("create", "alter"),
+    "delete_config": ("alter",),
     "partitions": ("create", "alter"),
     "replication_factor": ("create",),
     "replica_assignment": ("create", "alter"),
@@ -28,8 +31,18 @@ _GOES_WITH = {
     "if_exists": ("alter", "delete", "describe"),
     "if_not_exists": ("create",),
     "exclude_internal": ("list", "describe"),
+    "topic_id": ("describe",),
+    "wait": ("delete",),
 }
+# What only a broker can tell.
+_NOT_WITH_ZOOKEEPER = ("under_min_isr_partitions", "at_min_isr_partitions", "topic_id")
 MAX_REPLICATION_FACTOR = 2**15 - 1
+DEFAULT_WAIT_S = 60.0
+_FORMAT_VERSION = "message.format.version"
+_COLLISION_WARNING = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') "
+    "could collide. To avoid issues it is best to use either, but not both."
+)
 
 
 class TopicCommandError(OttlaError):
@@ -40,7 +53,9 @@ class TopicCommandError(OttlaError):
 class TopicOptions:
     """The flags of kafka-topics, with None or false where one was not given."""
 
-    bootstrap_server: str = "localhost:9092"
+    bootstrap_server: str | None = None
+    zookeeper: str | None = None
+    command_config: Path | None = None
     output: str = "text"
     create: bool = False
     list: bool = False
@@ -48,10 +63,16 @@ class TopicOptions:
     describe: bool = False
     delete: bool = False
     topic: str | None = None
+    topic_id: str | None = None
     partitions: int | None = None
     replication_factor: int | None = None
     replica_assignment: str | None = None
     config: Sequence[str] = ()
+    delete_config: Sequence[str] = ()
+    disable_rack_aware: bool = False
+    force: bool = False
+    wait: bool = False
+    wait_timeout: float = DEFAULT_WAIT_S
     if_exists: bool = False
     if_not_exists: bool = False
     exclude_internal: bool = False
@@ -81,10 +102,15 @@ def check_usage(options: TopicOptions) -> None:
             "Command must include exactly one action: --list, --describe, --create, --alter or "
             "--delete"
         )
+    if options.bootstrap_server is not None and options.zookeeper is not None:
+        raise click.UsageError("Only one of --bootstrap-server or --zookeeper must be specified")
     action = options.action
-    if options.topic is None and (action not in ("list", "describe") or options.if_exists):
-        _require(options, "topic", skip=action == "list")
-    if action == "alter":
+    if action not in ("list", "describe") or (action == "describe" and options.if_exists):
+        _require(options, "topic", "topic_id")
+    if action == "create" and options.zookeeper and not options.has("replica_assignment"):
+        _require(options, "partitions")
+        _require(options, "replication_factor")
+    if action == "alter" and not options.zookeeper:
         if options.has("config"):
             raise click.UsageError(
                 'Option combination "[bootstrap-server],[config]" can\'t be used with option '
@@ -92,9 +118,13 @@ def check_usage(options: TopicOptions) -> None:
                 "--bootstrap-server option)"
             )
         _require(options, "partitions")
-    for name in (field.name for field in fields(options)):
-        if options.has(name) and action not in _GOES_WITH.get(name, ACTIONS):
+    for name, actions in _GOES_WITH.items():
+        if options.has(name) and action not in actions:
             raise _conflict(name, action)
+        if options.has(name) and options.zookeeper and name in _NOT_WITH_ZOOKEEPER:
+            raise _conflict(name, "zookeeper")
+    if options.has("delete_config") and not options.zookeeper:
+        raise _conflict("delete_config", "bootstrap_server")
     if action == "create" and options.has("replica_assignment"):
         for name in ("partitions", "replication_factor"):
             if options.has(name):
@@ -104,9 +134,9 @@ def check_usage(options: TopicOptions) -> None:
         raise _conflict(given[0], given[1])
 
 
-def _require(options: TopicOptions, name: str, *, skip: bool = False) -> None:
-    if not skip and not options.has(name):
-        raise click.UsageError(f'Missing required argument "[{name}]"')
+def _require(options: TopicOptions, name: str, *instead: str) -> None:
+    if not any(options.has(accepted) for accepted in (name, *instead)):
+        raise click.UsageError(f'Missing required argument "[{name.replace("_", "-")}]"')
 
 
 def _conflict(name: str, other: str) -> click.UsageError:
@@ -136,6 +166,18 @@ def parse_configs(given: Sequence[str]) -> dict[str, str]:
     return {name.strip(): value.strip() for name, value in pairs}
 
 
+def format_version_warning(configs: Mapping[str, str]) -> str | None:
+    """kafka-topics and kafka-configs warn of this one config."""
+    version = configs.get(_FORMAT_VERSION)
+    if version is None:
+        return None
+    return (
+        f"WARNING: The configuration {_FORMAT_VERSION}={version} is specified. This configuration "
+        "will be ignored if the version is newer than the inter.broker.protocol.version specified "
+        "in the broker."
+    )
+
+
 def parse_assignment(given: str) -> dict[int, list[int]]:
     """`1:2,2:3`: the brokers of partition 0, of partition 1, and so on."""
     assignment: dict[int, list[int]] = {}
@@ -163,8 +205,19 @@ def _broker_id(text: str) -> int:
         raise TopicCommandError(f'For input string: "{text}"') from None
 
 
-def select_topics(names: Sequence[str], wanted: str | None) -> list[str]:
+def announce(options: TopicOptions, new_topic: str, configs: Mapping[str, str]) -> None:
+    """The warnings of kafka-topics before it does anything; with json they go to stderr."""
+    to_stderr = options.output == "json"
+    warning = format_version_warning(configs)
+    if warning is not None:
+        click.echo(warning, err=to_stderr)
+    if has_collision_chars(new_topic):
+        click.echo(_COLLISION_WARNING, err=to_stderr)
+
+
+def select_topics(names: Sequence[str], options: TopicOptions) -> list[str]:
     """Names that match `--topic`, which is a regular expression here (Kafka's IncludeList)."""
+    wanted = options.topic
     if wanted is None:
         return list(names)
     pattern = wanted.strip().replace(",", "|").replace(" ", "").strip("\"'")
@@ -172,7 +225,10 @@ def select_topics(names: Sequence[str], wanted: str | None) -> list[str]:
         compiled = re.compile(pattern)
     except re.error:
         raise TopicCommandError(f"{pattern} is an invalid regex.") from None
-    return [name for name in names if compiled.fullmatch(name)]
+    found = [name for name in names if compiled.fullmatch(name)]
+    if not found and options.action != "list" and not options.if_exists:
+        raise TopicCommandError(f"Topic '{wanted}' does not exist as expected")
+    return found
 
 
 def option_values(given: Mapping[str, object]) -> TopicOptions:

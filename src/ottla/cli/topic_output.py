@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ottla.cli.java_order import hash_map_order
 from ottla.cli.topic_options import TopicOptions
 from ottla.client.admin import ConfigItem, PartitionDescription, Reassignment, TopicDescription
 from ottla.types import ZERO_TOPIC_ID, TopicPartition, format_topic_id
 
-COLLISION_WARNING = (
-    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') "
-    "could collide. To avoid issues it is best to use either, but not both."
-)
+_MARKED = "MarkedForDeletion: true"
 
 
 class Described(NamedTuple):
@@ -22,19 +20,24 @@ class Described(NamedTuple):
     configs: Mapping[str, Sequence[ConfigItem]]
     live_brokers: frozenset[int]
     reassignments: Mapping[TopicPartition, Reassignment]
+    # Topics that wait for their deletion; None where only brokers were asked.
+    marked: frozenset[str] | None = None
+
+    def is_marked(self, topic: str) -> bool:
+        return self.marked is not None and topic in self.marked
 
 
 def text_lines(shown: Described, options: TopicOptions) -> Iterator[str]:
     for topic in shown.topics:
         overrides = _overrides(shown.configs[topic.name])
         if not options.reports and (overrides or not options.topics_with_overrides):
-            yield _topic_line(topic, overrides, shown.reassignments)
+            yield _topic_line(topic, overrides, shown)
         if options.topics_with_overrides:
             continue
         for partition in topic.partitions:
             if _is_wanted(topic.name, partition, shown, options):
                 move = shown.reassignments.get(TopicPartition(topic.name, partition.partition))
-                yield _partition_line(topic.name, partition, move)
+                yield _partition_line(topic.name, partition, move, shown.is_marked(topic.name))
 
 
 def json_value(shown: Described, options: TopicOptions) -> list[dict[str, Any]]:
@@ -60,6 +63,8 @@ def json_value(shown: Described, options: TopicOptions) -> list[dict[str, Any]]:
             "replication_factor": _first_factor(topic, shown.reassignments),
             "configs": overrides,
         }
+        if shown.marked is not None:
+            value["marked_for_deletion"] = shown.is_marked(topic.name)
         if not options.topics_with_overrides:
             value["partitions"] = partitions
         result.append(value)
@@ -67,26 +72,33 @@ def json_value(shown: Described, options: TopicOptions) -> list[dict[str, Any]]:
 
 
 def _overrides(configs: Sequence[ConfigItem]) -> dict[str, str | None]:
-    return {config.name: config.value for config in configs if not config.is_default}
+    """In the order in which Kafka's tool prints them."""
+    by_name = {config.name: config for config in configs}
+    ordered = (by_name[name] for name in hash_map_order(by_name))
+    return {config.name: config.value for config in ordered if not config.is_default}
 
 
 def _topic_line(
     topic: TopicDescription,
     overrides: Mapping[str, str | None],
-    moves: Mapping[TopicPartition, Reassignment],
+    shown: Described,
 ) -> str:
     parts = [f"Topic: {topic.name}"]
     if topic.topic_id != ZERO_TOPIC_ID:
         parts.append(f"TopicId: {format_topic_id(topic.topic_id)}")
     parts.append(f"PartitionCount: {len(topic.partitions)}")
-    parts.append(f"ReplicationFactor: {_first_factor(topic, moves)}")
+    parts.append(f"ReplicationFactor: {_first_factor(topic, shown.reassignments)}")
     # Java prints a value it is not allowed to see as null.
-    shown = (f"{name}={'null' if value is None else value}" for name, value in overrides.items())
-    parts.append(f"Configs: {','.join(shown)}")
+    texts = (f"{name}={'null' if value is None else value}" for name, value in overrides.items())
+    parts.append(f"Configs: {','.join(texts)}")
+    if shown.is_marked(topic.name):
+        parts.append(_MARKED)
     return "\t".join(parts)
 
 
-def _partition_line(topic: str, partition: PartitionDescription, move: Reassignment | None) -> str:
+def _partition_line(
+    topic: str, partition: PartitionDescription, move: Reassignment | None, is_marked: bool
+) -> str:
     parts = [
         "",
         f"Topic: {topic}",
@@ -98,6 +110,8 @@ def _partition_line(topic: str, partition: PartitionDescription, move: Reassignm
     if move is not None:
         parts.append(f"Adding Replicas: {_ids(move.adding)}")
         parts.append(f"Removing Replicas: {_ids(move.removing)}")
+    if is_marked:
+        parts.append(_MARKED)
     return "\t".join(parts)
 
 

@@ -38,7 +38,7 @@ from ottla.client.cluster import (
     PlainCredentials,
     response_error,
 )
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
 
@@ -167,6 +167,18 @@ class Admin(ConfigCalls, PartitionCalls):
             else _described(topic)
             for topic in answer.topics
         }
+
+    async def topics_known_to(self, broker_id: int, names: Iterable[str]) -> set[str]:
+        """Those of the topics that one broker has in its metadata."""
+        topic_class = m.MetadataRequest.MetadataRequestTopic
+        request = m.MetadataRequest(
+            topics=[topic_class(name=name) for name in names], allow_auto_topic_creation=False
+        )
+        answer = await self.cluster.send_to_broker(
+            broker_id, request, timeout_ms=self._timeout_ms, min_version=4
+        )
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return {topic.name for topic in answer.topics if topic.error_code != unknown}
 
     async def describe_cluster(self) -> ClusterDescription:
         answer = await self.cluster.metadata(timeout_ms=self._timeout_ms)

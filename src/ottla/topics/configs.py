@@ -189,6 +189,13 @@ def validate_topic_configs(overrides: Mapping[str, str]) -> None:
         )
 
 
+def validate_topic_config_names(names: Iterable[str]) -> None:
+    """LogConfig.validateNames: raises KafkaError(INVALID_CONFIG) for a name that is none."""
+    for name in names:
+        if name not in topic_definitions():
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+
+
 def sound_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
     """Those that hold. For configs read from a znode, which anyone may have written."""
     return {name: text for name, text in overrides.items() if _is_sound(name, text)}
@@ -198,9 +205,7 @@ def _values(
     broker_config: BrokerConfig | None, overrides: Mapping[str, str]
 ) -> dict[str, ConfigValue]:
     definitions = topic_definitions()
-    for name in overrides:
-        if name not in definitions:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    validate_topic_config_names(overrides)
     values: dict[str, ConfigValue] = {}
     for name, definition in definitions.items():
         if name in overrides:

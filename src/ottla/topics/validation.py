@@ -81,18 +81,28 @@ def plan_creation(
         assignment = {partition: list(ids) for partition, ids in request.assignments}
     else:
         partitions = _given(request.partitions, default_partitions)
-        _check_bound(partitions)
+        check_bound(partitions)
         assignment = assign_replicas(
             brokers,
             partitions,
             _given(request.replication_factor, default_replication_factor),
             random=random,
         )
-    _check_name(request.name, existing_topics)
-    _check_assignment(assignment)
     configs = {name: value for name, value in request.configs if value is not None}
-    validate_topic_configs(configs)
+    check_new_topic(request.name, existing_topics, assignment, configs)
     return CreationPlan(request.name, dict(sorted(assignment.items())), configs)
+
+
+def check_new_topic(
+    name: str,
+    existing_topics: TopicNames,
+    assignment: Mapping[int, Sequence[int]],
+    configs: Mapping[str, str],
+) -> None:
+    """AdminZkClient.validateTopicCreate: what holds for every topic, however it is made."""
+    _check_name(name, existing_topics)
+    _check_assignment(assignment)
+    validate_topic_configs(configs)
 
 
 def _given(number: int, default: int) -> int:
@@ -117,7 +127,8 @@ def _check_request(request: CreationRequest, cached_topics: Collection[str]) -> 
         )
 
 
-def _check_bound(partitions: int) -> None:
+def check_bound(partitions: int) -> None:
+    """A number of partitions that can be stored at all."""
     if partitions > MAX_PARTITIONS:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
@@ -196,11 +207,62 @@ def plan_expansion(
         proposed = _proposed(request, len(existing), {broker.id for broker in brokers})
         _check_proposed(proposed, len(_first_partition(request.name, existing)))
         return proposed
-    first_replicas = _first_partition(request.name, existing)
+    return _place_new_partitions(request.name, request.count, existing, brokers, random)
+
+
+def plan_direct_expansion(
+    name: str,
+    total: int,
+    *,
+    existing: Mapping[int, Sequence[int]],
+    proposed: Mapping[int, Sequence[int]] | None,
+    brokers: Sequence[BrokerMetadata],
+    random: Random,
+) -> dict[int, list[int]]:
+    """The same for who writes the znode without asking a broker (AdminZkClient.addPartitions).
+
+    As there: how many partitions are proposed is not compared with the total, and the texts are
+    others than those of CreatePartitions.
+    """
+    replication_factor = len(_first_partition(name, existing))
+    if total <= len(existing):
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The number of partitions for a topic can only be increased. Topic {name} currently "
+            f"has {len(existing)} partitions, {total} would not be an increase.",
+        )
+    check_bound(total)
+    if proposed is None:
+        return _place_new_partitions(name, total, existing, brokers, random)
+    _check_available(proposed, [broker.id for broker in brokers])
+    _check_proposed(proposed, replication_factor)
+    return {partition: list(replicas) for partition, replicas in proposed.items()}
+
+
+def _check_available(proposed: Mapping[int, Sequence[int]], available: Sequence[int]) -> None:
+    for partition, replicas in proposed.items():
+        if not set(replicas) <= set(available):
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"Some brokers specified for partition id {partition} are not available. "
+                f"Specified brokers: {', '.join(map(str, replicas))}, available brokers: "
+                f"{', '.join(map(str, available))}.",
+            )
+
+
+def _place_new_partitions(
+    name: str,
+    total: int,
+    existing: Mapping[int, Sequence[int]],
+    brokers: Sequence[BrokerMetadata],
+    random: Random,
+) -> dict[int, list[int]]:
+    """Goes on from where the first partition's first replica is."""
+    first_replicas = _first_partition(name, existing)
     indexes = (i for i, broker in enumerate(brokers) if broker.id >= first_replicas[0])
     return assign_replicas(
         brokers,
-        request.count - len(existing),
+        total - len(existing),
         len(first_replicas),
         random=random,
         fixed_start_index=next(indexes, 0),
@@ -226,7 +288,7 @@ def _check_count(count: int, present: int) -> None:
         )
     if count == present:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partitions.")
-    _check_bound(count)
+    check_bound(count)
 
 
 def _proposed(

@@ -111,7 +111,7 @@ class StandIn:
 def admin(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     stand_in = StandIn()
 
-    def connect(_: object, bootstrap: str) -> StandIn:
+    def connect(_: object, bootstrap: str, **_settings: object) -> StandIn:
         stand_in.bootstrap = bootstrap
         return stand_in
 

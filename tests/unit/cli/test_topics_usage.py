@@ -22,6 +22,10 @@ ONE_ACTION = (
 )
 
 
+ONE_SOURCE = "Only one of --bootstrap-server or --zookeeper must be specified"
+ZK = {"zookeeper": "h:2181"}
+
+
 def conflict(name: str, other: str) -> str:
     return f'Option "[{name}]" can\'t be used with option "[{other}]"'
 
@@ -39,6 +43,13 @@ def conflict(name: str, other: str) -> str:
         {"create": True, "topic": "a", "replica_assignment": "1:2", "config": ("a=b",)},
         {"alter": True, "topic": "a", "partitions": 3, "replica_assignment": "1"},
         {"delete": True, "topic": "a", "if_exists": True},
+        {"delete": True, "topic": "a", "wait": True, "force": True},
+        {"describe": True, "topic_id": "x", "if_exists": True},
+        {**ZK, "create": True, "topic": "a", "partitions": 1, "replication_factor": 1},
+        {**ZK, "create": True, "topic": "a", "replica_assignment": "1"},
+        {**ZK, "alter": True, "topic": "a", "config": ("a=b",), "delete_config": ("c",)},
+        {**ZK, "alter": True, "topic": "a"},
+        {**ZK, "describe": True, "under_replicated_partitions": True},
     ],
 )
 def test_what_goes_together(given: dict[str, Any]) -> None:
@@ -86,6 +97,26 @@ def test_what_goes_together(given: dict[str, Any]) -> None:
             {"list": True, "at_min_isr_partitions": True},
             conflict("at-min-isr-partitions", "list"),
         ),
+        ({**ZK, "bootstrap_server": "h:1", "list": True}, ONE_SOURCE),
+        ({**ZK, "create": True, "topic": "a"}, 'Missing required argument "[partitions]"'),
+        (
+            {**ZK, "create": True, "topic": "a", "partitions": 1},
+            'Missing required argument "[replication-factor]"',
+        ),
+        (
+            {"alter": True, "topic": "a", "partitions": 1, "delete_config": ("x",)},
+            conflict("delete-config", "bootstrap-server"),
+        ),
+        (
+            {**ZK, "delete": True, "topic": "a", "delete_config": ("x",)},
+            conflict("delete-config", "delete"),
+        ),
+        (
+            {**ZK, "describe": True, "at_min_isr_partitions": True},
+            conflict("at-min-isr-partitions", "zookeeper"),
+        ),
+        ({**ZK, "describe": True, "topic_id": "x"}, conflict("topic-id", "zookeeper")),
+        ({"list": True, "wait": True}, conflict("wait", "list")),
     ],
 )
 def test_what_does_not(given: dict[str, Any], text: str) -> None:
@@ -139,9 +170,18 @@ def test_bad_assignments(given: str, text: str) -> None:
 
 def test_topics_are_selected_by_regular_expression() -> None:
     names = ["a", "ab", "b.c", "bxc"]
-    assert select_topics(names, None) == names
-    assert select_topics(names, "a") == ["a"]
-    assert select_topics(names, "a.*") == ["a", "ab"]
-    assert select_topics(names, '"a, b\\.c"') == ["a", "b.c"]
+
+    def select(topic: str | None) -> list[str]:
+        return select_topics(names, TopicOptions(describe=True, topic=topic))
+
+    assert select(None) == names
+    assert select("a") == ["a"]
+    assert select("a,bxc") == ["a", "bxc"]
+    assert select("a.*") == ["a", "ab"]
+    assert select('"a, b\\.c"') == ["a", "b.c"]
     with pytest.raises(TopicCommandError, match=r"^\( is an invalid regex\.$"):
-        select_topics(names, "(")
+        select("(")
+    with pytest.raises(TopicCommandError, match=r"^Topic 'x' does not exist as expected$"):
+        select("x")
+    assert select_topics(names, TopicOptions(list=True, topic="x")) == []
+    assert select_topics(names, TopicOptions(delete=True, topic="x", if_exists=True)) == []

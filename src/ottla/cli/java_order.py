@@ -1,0 +1,29 @@
+"""The order in which Java's HashMap hands out strings: Kafka's tools print configs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_SMALLEST_TABLE = 16
+
+
+def hash_map_order(names: Iterable[str]) -> list[str]:
+    """`names` put into a new HashMap one by one, and read back."""
+    given = list(names)
+    table = _SMALLEST_TABLE
+    while len(given) * 4 > table * 3:  # it doubles when it is more than three quarters full
+        table *= 2
+    return sorted(given, key=lambda name: _spread(_hash_code(name)) & (table - 1))
+
+
+def _hash_code(text: str) -> int:
+    """String.hashCode, over UTF-16 units."""
+    code = 0
+    units = text.encode("utf-16-be")
+    for position in range(0, len(units), 2):
+        code = (31 * code + int.from_bytes(units[position : position + 2], "big")) & 0xFFFFFFFF
+    return code
+
+
+def _spread(code: int) -> int:
+    return code ^ (code >> 16)

@@ -1,0 +1,202 @@
+"""The actions of `ottla topics` through brokers (TopicCommand.AdminClientTopicService)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli import topic_output
+from ottla.cli.options import connect_admin, print_json
+from ottla.cli.topic_options import (
+    TopicCommandError,
+    TopicOptions,
+    announce,
+    check_numbers,
+    parse_assignment,
+    parse_configs,
+    select_topics,
+)
+from ottla.client.admin import (
+    Admin,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    TopicListing,
+    raise_first_error,
+)
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import parse_topic_id
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+_POLL_S = 0.1
+
+
+async def execute(options: TopicOptions) -> None:
+    actions: dict[str, Callable[[Admin, TopicOptions], Awaitable[None]]] = {
+        "create": _create,
+        "list": _list,
+        "describe": _describe,
+        "alter": _alter,
+        "delete": _delete,
+    }
+    async with connect_admin(options.bootstrap_server, options.command_config) as admin:
+        await actions[options.action](admin, options)
+
+
+async def _create(admin: Admin, options: TopicOptions) -> None:
+    name = options.topic or ""
+    assignment = parse_assignment(options.replica_assignment) if options.replica_assignment else {}
+    topic = NewTopic(
+        name,
+        partitions=-1 if options.partitions is None else options.partitions,
+        replication_factor=-1 if options.replication_factor is None else options.replication_factor,
+        assignments=assignment,
+        configs=parse_configs(options.config),
+    )
+    announce(options, name, topic.configs)
+    check_numbers(options)
+    try:
+        raise_first_error(await admin.create_topics([topic]))
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not options.if_not_exists:
+            raise
+        created = False
+    else:
+        created = True
+    if options.output == "json":
+        print_json({"topic": name, "created": created})
+    elif created:
+        click.echo(f"Created topic {name}.")
+
+
+async def _matching(admin: Admin, options: TopicOptions) -> list[str]:
+    listings = await admin.list_topics(include_internal=not options.exclude_internal)
+    if options.topic_id is not None:
+        return _with_id(listings, options)
+    return select_topics([listing.name for listing in listings], options)
+
+
+def _with_id(listings: list[TopicListing], options: TopicOptions) -> list[str]:
+    """By id (a flag of Kafka 3.x): looked up here, which old brokers can do as well."""
+    text = options.topic_id or ""
+    try:
+        wanted = parse_topic_id(text)
+    except ValueError:
+        raise TopicCommandError(f"{text} is not a topic id") from None
+    found = [listing.name for listing in listings if listing.topic_id == wanted]
+    if not found and not options.if_exists:
+        raise TopicCommandError(f"TopicId '{text}' does not exist as expected")
+    return found
+
+
+async def _list(admin: Admin, options: TopicOptions) -> None:
+    found = await _matching(admin, options)
+    if options.output == "json":
+        print_json(found)
+    else:
+        click.echo("\n".join(found))
+
+
+async def _describe(admin: Admin, options: TopicOptions) -> None:
+    found = await _matching(admin, options)
+    shown = await _gather(admin, found)
+    if options.output == "json":
+        print_json(topic_output.json_value(shown, options))
+        return
+    for line in topic_output.text_lines(shown, options):
+        sys.stdout.write(line + "\n")
+
+
+async def _gather(admin: Admin, found: list[str]) -> topic_output.Described:
+    if not found:
+        return topic_output.Described([], {}, frozenset(), {})
+    configs = raise_first_error(
+        await admin.describe_configs([ConfigResource.topic(name) for name in found])
+    )
+    cluster = await admin.describe_cluster()
+    topics = raise_first_error(await admin.describe_topics(found))
+    try:
+        moves = await admin.list_reassignments()
+    except KafkaError as error:
+        # As kafka-topics: an old broker or a missing right only hides the moves.
+        hidden = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if error.code not in hidden:
+            raise
+        moves = {}
+    return topic_output.Described(
+        [topics[name] for name in sorted(topics)],
+        {resource.name: items for resource, items in configs.items()},
+        frozenset(node.id for node in cluster.nodes),
+        moves,
+    )
+
+
+async def _alter(admin: Admin, options: TopicOptions) -> None:
+    given = parse_assignment(options.replica_assignment) if options.replica_assignment else None
+    found = await _matching(admin, options)
+    total = options.partitions or 0
+    wanted = {}
+    if found:
+        present = raise_first_error(await admin.describe_topics(found))
+        for name in found:
+            count = len(present[name].partitions)
+            # The list covers all partitions; those that exist already are passed over.
+            added = None if given is None else [given[p] for p in sorted(given) if p >= count]
+            wanted[name] = NewPartitions(total, added)
+        # One request for all: a topic that cannot grow does not keep the others from it.
+        raise_first_error(await admin.create_partitions(wanted))
+    if options.output == "json":
+        print_json({"altered": found})
+
+
+async def _delete(admin: Admin, options: TopicOptions) -> None:
+    found = await _matching(admin, options)
+    if found:
+        raise_first_error(await admin.delete_topics(found))
+        if options.wait:
+            await _wait_until_gone(admin, found, options)
+    if options.output == "json":
+        print_json({"deleted": found})
+
+
+async def _wait_until_gone(admin: Admin, names: list[str], options: TopicOptions) -> None:
+    """Until no live broker has one of the topics in its metadata any more."""
+    progress = DeletionProgress(names, options)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + options.wait_timeout
+    while progress.left:
+        still: set[str] = set()
+        for node in (await admin.describe_cluster()).nodes:
+            still |= await admin.topics_known_to(node.id, sorted(progress.left))
+        progress.update(still)
+        if progress.left:
+            if loop.time() >= deadline:
+                raise progress.timed_out()
+            await asyncio.sleep(_POLL_S)
+
+
+class DeletionProgress:
+    """Says which topics are gone, once each, and how many are left."""
+
+    def __init__(self, names: list[str], options: TopicOptions) -> None:
+        self.left = set(names)
+        self._total = len(names)
+        self._timeout_s = options.wait_timeout
+        # Progress is no result: with json it goes where it does not disturb.
+        self._to_stderr = options.output == "json"
+
+    def update(self, still_there: set[str]) -> None:
+        for name in sorted(self.left - still_there):
+            self.left.remove(name)
+            done = self._total - len(self.left)
+            click.echo(f"Deleted topic {name} ({done} of {self._total}).", err=self._to_stderr)
+
+    def timed_out(self) -> TopicCommandError:
+        return TopicCommandError(
+            f"still there after {self._timeout_s:g} s: {', '.join(sorted(self.left))}"
+        )
