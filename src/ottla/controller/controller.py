@@ -68,11 +68,16 @@ class Reign:
     """What an active controller holds and a resigned one drops."""
 
     def __init__(
-        self, context: ControllerContext, interpreter: Interpreter, channels: ChannelManager
+        self,
+        context: ControllerContext,
+        interpreter: Interpreter,
+        channels: ChannelManager,
+        ended_sessions: int,
     ) -> None:
         self.context = context
         self.interpreter = interpreter
         self.channels = channels
+        self.ended_sessions = ended_sessions
         self.rebalance_timer: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
@@ -105,6 +110,7 @@ class Controller:
         self._penalty_timer: asyncio.TimerHandle | None = None
         # False from the end of a session until the broker has registered under the next one.
         self._may_stand = True
+        self._ended_sessions = 0
         self.journal = Journal(runtime.clock, broker_id)
 
     # What the broker asks
@@ -179,6 +185,7 @@ class Controller:
     def on_session_expired(self) -> None:
         """Ends the reign at once, whatever is being worked on."""
         self._may_stand = False
+        self._ended_sessions += 1
         if self._reign is not None:
             self._reign.interpreter.revoke()
         self._answer_inactive(self._queue.drain())
@@ -211,7 +218,7 @@ class Controller:
                 case ControllerChange():
                     return await self._follow()
                 case Expire():
-                    return self._resign()
+                    return self._resign_lost_reign()
             if self._reign is None:
                 return None
             self.journal.record("event")
@@ -253,9 +260,17 @@ class Controller:
 
     async def _follow_and_elect(self) -> None:
         exists = await self._follow()
+        if exists and self._reign is None and self._may_stand:
+            # An election that an expiry overtook, a resignation whose answer got lost: the node
+            # may be ours without a reign. Its end starts the next election.
+            await elector.free_own_office(self._store)
         if exists or not self._may_stand or self._penalty_timer is not None:
             return
+        ended_sessions = self._ended_sessions
         office = await elector.elect(self._store, self._runtime.clock, self._broker_id)
+        if self._ended_sessions != ended_sessions:
+            # Which session won is not known; a Reelect comes with the broker's registration.
+            return
         self.journal.epoch = office.epoch
         self.journal.info(
             f"{self._broker_id} successfully elected as the controller. Epoch incremented to"
@@ -283,7 +298,7 @@ class Controller:
             epoch_zk_version=office.epoch_zk_version,
         )
         interpreter = Interpreter(self._store, channels, self._queue.put, office.epoch_zk_version)
-        return Reign(context, interpreter, channels)
+        return Reign(context, interpreter, channels, self._ended_sessions)
 
     def _on_response(self, broker_id: int, message: Message, response: Any) -> None:
         if isinstance(message, m.LeaderAndIsrRequest):
@@ -304,6 +319,11 @@ class Controller:
         if reign is not None:
             reign.end()
             self.journal.info("Resigned")
+
+    def _resign_lost_reign(self) -> None:
+        """A session ended; a reign that was won under a later one stays."""
+        if self._reign is not None and self._reign.ended_sessions < self._ended_sessions:
+            self._resign()
 
     async def _give_up(self, event: Event, reason: str) -> None:
         """Resigns and frees /controller, so that a fresh controller starts from the store."""

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from ottla.controller.interpreter import ControllerMovedError, persistently
 from ottla.metadata.store import (
+    Check,
     ConnectionLossError,
     Create,
     CreateMode,
+    Delete,
     MetadataStore,
     NodeExistsError,
     NoNodeError,
@@ -71,6 +73,18 @@ async def elect(store: MetadataStore, clock: Clock, broker_id: int) -> Office:
     if results[0].error is None and results[1].error is None and results[1].stat is not None:
         return Office(epoch + 1, results[1].stat.version)
     return await _read_back(store, broker_id, epoch + 1)
+
+
+async def free_own_office(store: MetadataStore) -> None:
+    """Ends an office that this session holds, so that a new election can begin.
+
+    The epoch is read first: whoever is elected in between moves it on and keeps the office.
+    """
+    _, version = await _read_or_create_epoch(store)
+    found = await read_controller(store)
+    if found is not None and found[1].ephemeral_owner == store.session_id:
+        fence = Check(ControllerEpochZnode.path(), version)
+        await persistently(lambda: store.multi([fence, Delete(ControllerZnode.path())]))
 
 
 async def _read_or_create_epoch(store: MetadataStore) -> tuple[int, int]:

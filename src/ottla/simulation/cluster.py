@@ -160,6 +160,12 @@ class SimCluster:
         elif name.startswith("broker-"):
             self.nodes.pop(int(name.removeprefix("broker-")), None)
 
+    def end(self) -> None:
+        """The run is over: what is left of the processes is of no interest."""
+        for host in self._hosts.values():
+            if host.process is not None:
+                host.process.alive = False
+
     def pause(self, name: str) -> None:
         process = self.host(name).process
         if process is not None:
@@ -220,12 +226,14 @@ class SimCluster:
         process, runtime = self.begin(f"broker-{broker_id}")
         self.run_on(process, self._run_broker(broker_id, process, runtime))
 
-    def stop_broker(self, broker_id: int) -> None:
-        """SIGTERM: a controlled shutdown, then the process ends."""
+    def stop_broker(self, broker_id: int) -> bool:
+        """SIGTERM: a controlled shutdown, then the process ends. False where none is ready."""
         node, process = self.nodes.get(broker_id), self.broker_host(broker_id).process
-        if node is not None and process is not None:
-            self.trace.add("stop", process.name)
-            self.run_on(process, self._stop(broker_id, node, process))
+        if node is None or process is None:
+            return False
+        self.trace.add("stop", process.name)
+        self.run_on(process, self._stop(broker_id, node, process))
+        return True
 
     async def _stop(self, broker_id: int, node: Node, process: Process) -> None:
         await node.stop()

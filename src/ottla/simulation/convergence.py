@@ -174,10 +174,13 @@ def _folders(
 
 
 def _configs(node: Node, tree: Tree, topics: dict[str, TopicAssignment]) -> Iterator[str]:
-    for name in topics:
-        wanted = LogConfig.resolve(node.config, _config(tree, name))
-        if node.parts.topic_settings.of(name) != wanted:
-            yield f"broker {node.broker_id} has other configs of {name}"
+    """Replicas go by the configs in the store."""
+    for partition in node.parts.replica_manager.partitions():
+        name = partition.tp.topic
+        if partition.log is not None and name in topics:
+            wanted = LogConfig.resolve(node.config, _config(tree, name))
+            if partition.log.settings != wanted:
+                yield f"broker {node.broker_id} has other configs of {partition.tp}"
 
 
 def _children(tree: Tree, path: str) -> list[str]:

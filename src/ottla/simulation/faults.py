@@ -76,13 +76,12 @@ class Faults:
         if name is None:
             return
         self._hurt.add(name)
-        self._cluster.stop_broker(int(name.removeprefix("broker-")))
-        await self._last()
-        while self._cluster.host(name).is_up:
-            await asyncio.sleep(0.5)
-            if int(name.removeprefix("broker-")) in self._cluster.nodes:
-                break  # it was not ready for a signal when it came
-        self._revive(name)
+        process = self._cluster.host(name).process
+        if self._cluster.stop_broker(int(name.removeprefix("broker-"))):
+            await self._last()
+            while self._cluster.host(name).process is process:
+                await asyncio.sleep(0.5)
+            self._revive(name)
         self._hurt.discard(name)
 
     async def _do_pause(self) -> None:

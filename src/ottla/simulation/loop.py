@@ -61,6 +61,8 @@ class _Task(asyncio.Task[T]):
 
     def __init__(self, number: int, coro: Coroutine[Any, Any, T], **options: Any) -> None:
         self.number = number
+        context: Context | None = options.get("context")
+        self.process = current_process() if context is None else context.get(_current)
         super().__init__(coro, **options)
 
     def __hash__(self) -> int:
@@ -70,6 +72,7 @@ class _Task(asyncio.Task[T]):
 class _Future(asyncio.Future[Any]):
     def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
         self.number = number
+        self.process = current_process()
         super().__init__(loop=loop)
 
     def __hash__(self) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import time
+import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +58,8 @@ class _Listener(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         process = current_process()
+        if process is not None and not process.alive:
+            return
         who = process.name if process is not None else "simulation"
         text = f"{who} {record.levelname} {record.getMessage()} ({record.name})"
         self._trace.note(text)
@@ -82,6 +85,18 @@ class _Run:
             config=scenario.config,
         )
         self.converged_s = 0.0
+        self.loop.set_exception_handler(self._unhandled)
+
+    def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Nobody took an exception. In a process that was killed nobody could."""
+        future = context.get("future") or context.get("task")
+        process = getattr(future, "process", current_process())
+        if process is not None and not process.alive:
+            return
+        error = context.get("exception")
+        trace = "".join(traceback.format_exception(error)) if error is not None else ""
+        who = process.name if process is not None else "simulation"
+        self.history.violated(f"{who}: {context['message']}\n{trace}")
 
     async def main(self) -> None:
         monitor = self.loop.create_task(self._monitor())
@@ -90,6 +105,9 @@ class _Run:
         if story.done():
             story.result()
         monitor.cancel()
+        # What was never looked at shows now, while it is known who was alive.
+        gc.collect()
+        self.cluster.end()
 
     async def _monitor(self) -> None:
         while not self.history.violations:
@@ -150,7 +168,7 @@ def run_seed(scenario: Scenario, seed: int, *, keep_trace: bool = False) -> Resu
     begun = time.perf_counter()
     one = _Run(scenario, seed, keep_trace=keep_trace)
     listener = _Listener(one.trace, one.history)
-    loggers = [logging.getLogger(name) for name in ("ottla", "state.change.logger", "asyncio")]
+    loggers = [logging.getLogger(name) for name in ("ottla", "state.change.logger")]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(listener)

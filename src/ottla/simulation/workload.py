@@ -41,6 +41,7 @@ _TOPIC_RESOURCE = 2
 _SET = 0
 _MAX_PARTITIONS = 4
 _REQUEST_TIMEOUT_MS = 8_000
+_UPROOT_LOOKS = 20
 
 
 class Unanswered(Exception):
@@ -228,14 +229,18 @@ class Client:
         return f"{len(assignment)} by hand"
 
     async def _do_uproot(self, name: str, topic: Topic) -> str:
-        """A deletion asked for by hand; it ends some time later."""
+        """A deletion asked for by hand, and a look whether it ended."""
         store = await self._connected_store()
         try:
             await store.create(DeleteTopicZnode.path(name))
         except (NodeExistsError, NoNodeError) as refusal:
             return type(refusal).__name__
-        topic.partitions, topic.configs = None, {}
-        return "marked"
+        for _ in range(_UPROOT_LOOKS):
+            await asyncio.sleep(0.5)
+            if await store.exists(DeleteTopicZnode.path(name)) is None:
+                topic.partitions, topic.configs = None, {}
+                return "gone"
+        raise Unanswered("the deletion goes on")
 
     async def _connected_store(self) -> ZooKeeperClient:
         if self._store is None:
