@@ -95,6 +95,10 @@ class Journal:
             )
         )
 
+    def debug(self, text: str, *values: object) -> None:
+        """`values` are formatted only if the line is written."""
+        controller_log.debug("[Controller id=%d] " + text, self.broker_id, *values)
+
     def info(self, text: str) -> None:
         controller_log.info("[Controller id=%d] %s", self.broker_id, text)
 

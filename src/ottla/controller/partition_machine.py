@@ -155,7 +155,10 @@ def _initialise(
         replicas = ctx.assignment(tp).replicas
         state = election.first_leadership(replicas, ctx.online_check(tp), ctx.epoch)
         if state is None:
-            failures[tp] = f"no replica of {list(replicas)} is alive"
+            failures[tp] = (
+                f"assigned replicas are {list(replicas)}, live brokers are"
+                f" {sorted(ctx.brokers.keys() - ctx.shutting_down)}. No assigned replica is alive."
+            )
         else:
             states[tp] = state
     topics = dict.fromkeys(tp.topic for tp in states)

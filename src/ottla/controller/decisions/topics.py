@@ -67,6 +67,9 @@ def give_topic_ids(
 
 def on_topic_change(ctx: ControllerContext, event: TopicChange) -> Steps[None]:
     names = yield from get_children(TopicsZnode.path(), event)
+    ctx.journal.debug(
+        "Topic change listener fired for path %s with children %s", TopicsZnode.path(), names
+    )
     new = set(names) - ctx.topics
     deleted = ctx.topics - set(names)
     if deleted & ctx.topics_to_delete:
