@@ -181,6 +181,8 @@ class LeaderFetcher:
     async def _idle(self) -> None:
         """Nothing to fetch now: until a partition is added or a pause ends."""
         self._changed.clear()
+        if not self._follows:
+            self._disconnect("nothing left to fetch")
         try:
             async with asyncio.timeout(self._backoff_ms / 1000 if self._follows else None):
                 await self._changed.wait()

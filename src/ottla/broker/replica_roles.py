@@ -45,6 +45,19 @@ def _orders(request: m.LeaderAndIsrRequest) -> Iterator[_Order]:
         yield _Order(TopicPartition(state.topic_name, state.partition_index), ZERO_TOPIC_ID, state)
 
 
+async def create_logs_ahead(manager: ReplicaManager, request: m.LeaderAndIsrRequest) -> None:
+    """The slow part of a large request, before its orders are carried out in one go."""
+    await manager.log_manager.create_ahead(
+        {
+            order.tp: order.topic_id
+            for order in _orders(request)
+            if manager.broker_id in order.state.replicas
+            and not manager.is_offline(order.tp)
+            and manager.hosted(order.tp) is None
+        }
+    )
+
+
 def become_leader_or_follower(
     manager: ReplicaManager, request: m.LeaderAndIsrRequest, version: int
 ) -> m.LeaderAndIsrResponse:

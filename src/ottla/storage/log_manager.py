@@ -29,6 +29,8 @@ _HOUSEKEEPING_MS = 1_000
 _PRODUCER_EXPIRY_MS = 600_000
 MAX_OPEN_FILES = 2048
 _MAX_PREFERENCES = 10_000
+# Fewer new logs than this are quicker made on the spot.
+_CREATE_AHEAD_FROM = 100
 
 DirFailureListener = Callable[[Path, list[TopicPartition]], None]
 
@@ -145,28 +147,62 @@ class LogManager:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Can not create log for {tp} because log directories are offline",
             )
-        preferred = self._preferred_dirs.pop(tp, None)
-        candidates = sorted(
-            self._online(), key=lambda found: (found.path != preferred, found.log_count)
-        )
-        for data_dir in candidates:
+        for data_dir in self._candidates(tp):
             try:
-                log = Log.create(
-                    self._runtime,
-                    self._open_files,
-                    tp,
-                    data_dir.path / str(tp),
-                    self._settings_of(tp.topic),
-                    topic_id=topic_id,
-                )
+                log = self._create(data_dir, tp, topic_id)
             except OSError as error:
                 self.dir_failed(data_dir.path, error)
                 continue
-            log.on_roll = self._flush_soon
             data_dir.log_count += 1
-            self._logs[tp] = log
-            return log
+            return self._enter(log)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory for {tp} is usable")
+
+    def _candidates(self, tp: TopicPartition) -> list[DataDir]:
+        """Least loaded first, but a folder that was asked for before all others."""
+        preferred = self._preferred_dirs.pop(tp, None)
+        return sorted(self._online(), key=lambda found: (found.path != preferred, found.log_count))
+
+    def _create(self, data_dir: DataDir, tp: TopicPartition, topic_id: TopicId) -> Log:
+        return Log.create(
+            self._runtime,
+            self._open_files,
+            tp,
+            data_dir.path / str(tp),
+            self._settings_of(tp.topic),
+            topic_id=topic_id,
+        )
+
+    def _enter(self, log: Log) -> Log:
+        log.on_roll = self._flush_soon
+        self._logs[log.tp] = log
+        return log
+
+    async def create_ahead(self, wanted: Mapping[TopicPartition, TopicId]) -> None:
+        """Makes the files of many new logs off the event loop, which a large LeaderAndIsr would
+        hold up for seconds. What fails here is left to `get_or_create`."""
+        missing = [tp for tp in wanted if tp not in self._logs]
+        if len(missing) < _CREATE_AHEAD_FROM or self.offline_dirs():
+            return
+        plans: list[tuple[DataDir, TopicPartition]] = []
+        for tp in missing:
+            data_dir = self._candidates(tp)[0]
+            data_dir.log_count += 1
+            plans.append((data_dir, tp))
+        made: list[Log] = []
+
+        def work() -> None:
+            for data_dir, tp in plans:
+                made.append(self._create(data_dir, tp, wanted[tp]))
+
+        try:
+            await self._runtime.blocking(work)
+        except OSError as error:
+            _logger.error("logs could not be created: %s", error)
+        for log in made:
+            if log.tp not in self._logs and self._dirs[log.data_dir].offline is None:
+                self._enter(log)
+        for data_dir in self._dirs.values():
+            data_dir.log_count = len(self._logs_in(data_dir))
 
     def prefer_dir(self, tp: TopicPartition, path: Path) -> None:
         """Creates the log of `tp` in this folder when it comes; the oldest wishes are dropped."""

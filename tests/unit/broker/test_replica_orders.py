@@ -148,3 +148,24 @@ async def test_stale_epochs_of_broker_and_controller(brokers: MakeBrokers) -> No
     answer = await leader_and_isr.handle(broker.context(5), request)
     assert answer.error_code == ErrorCode.NONE
     assert broker.services.controller_epoch == 9
+
+
+async def test_a_large_order(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    request = m.LeaderAndIsrRequest
+    states = [
+        request.LeaderAndIsrPartitionState(
+            partition_index=index, leader=0, replicas=[0], isr=[0], is_new=True
+        )
+        for index in range(120)
+    ]
+    topic = request.LeaderAndIsrTopicState(
+        topic_name="t", topic_id=TOPIC_ID, partition_states=states
+    )
+    answer = await leader_and_isr.handle(
+        broker.context(5), request(broker_epoch=-1, topic_states=[topic])
+    )
+    codes = {partition.error_code for partition in answer.topics[0].partition_errors}
+    assert codes == {ErrorCode.NONE} and len(answer.topics[0].partition_errors) == 120
+    assert all(partition.is_leader for partition in broker.manager.partitions())
+    assert (await broker.produce(acks=-1)).error is ErrorCode.NONE

@@ -322,3 +322,19 @@ def test_checkpoints_round_trip() -> None:
     assert checkpoints.decode_partition_metadata(b"") is None
     with pytest.raises(checkpoints.CheckpointDamaged):
         checkpoints.decode_partition_metadata(b"version: 0\ntopic_id: " + b"A" * 22)
+
+
+async def test_many_logs_are_created_ahead_and_spread(tmp_path: Path) -> None:
+    logs = manager(tmp_path / "x", tmp_path / "y")
+    await logs.start()
+    wanted = {TopicPartition("t", number): TOPIC_ID for number in range(150)}
+    await logs.create_ahead(dict.fromkeys(list(wanted)[:3], TOPIC_ID))
+    assert list(logs.logs()) == [], "a few are made when they are needed"
+    await logs.create_ahead(wanted)
+    assert {log.tp for log in logs.logs()} == set(wanted)
+    assert len(matching(tmp_path / "x", "t-*")) == len(matching(tmp_path / "y", "t-*")) == 75
+    log = logs.get_or_create(TopicPartition("t", 7))
+    assert log.topic_id == TOPIC_ID and log.append_as_leader(batch(), 0).first_offset == 0
+    await logs.create_ahead(wanted)
+    assert logs.get(TopicPartition("t", 7)) is log
+    await logs.shutdown()

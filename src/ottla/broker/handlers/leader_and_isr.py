@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.replica_request_epochs import refusal
-from ottla.broker.replica_roles import refuse_leader_and_isr
+from ottla.broker.replica_roles import create_logs_ahead, refuse_leader_and_isr
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
@@ -25,4 +25,9 @@ async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.Leade
     error = refusal(ctx.services, request.broker_epoch, request.controller_epoch)
     if error is not ErrorCode.NONE:
         return refuse_leader_and_isr(request, ctx.version, error)
-    return ctx.services.replica_manager.become_leader_or_follower(request, ctx.version)
+    manager = ctx.services.replica_manager
+    await create_logs_ahead(manager, request)
+    if request.controller_epoch < ctx.services.controller_epoch:
+        # A newer controller spoke up while the logs were made.
+        return refuse_leader_and_isr(request, ctx.version, ErrorCode.STALE_CONTROLLER_EPOCH)
+    return manager.become_leader_or_follower(request, ctx.version)
