@@ -133,7 +133,8 @@ class Partition:
         self.remotes: dict[int, RemoteReplica] = {}
         self._without_records = FetchResult(ErrorCode.NONE)
         self.produce_waits = ProduceQueue(tp)
-        self.fetch_waits: set[FetchWait] = set()
+        # A dict keeps the order of arrival, which a simulation can repeat.
+        self.fetch_waits: dict[FetchWait, None] = {}
 
     # --- role -------------------------------------------------------------------------------
 

@@ -168,7 +168,7 @@ class Readable(Protocol):
     def bytes_available(self, offset: int, *, as_follower: bool) -> int: ...
 
     @property
-    def fetch_waits(self) -> set[FetchWait]: ...
+    def fetch_waits(self) -> dict[FetchWait, None]: ...
 
 
 class FetchWait:
@@ -192,7 +192,7 @@ class FetchWait:
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._timeout = timeouts.schedule(max_wait_ms, self.complete)
         for partition in offsets:
-            partition.fetch_waits.add(self)
+            partition.fetch_waits[self] = None
 
     def check(self, partition: Readable) -> None:
         """`partition` has moved."""
@@ -218,4 +218,4 @@ class FetchWait:
     def detach(self) -> None:
         self._timeouts.cancel(self._timeout)
         for partition in self._offsets:
-            partition.fetch_waits.discard(self)
+            partition.fetch_waits.pop(self, None)

@@ -17,9 +17,11 @@ from ottla.broker.connection import ClientConnection
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
+    from ottla.broker.authentication import Authentication
     from ottla.broker.context import BrokerServices
     from ottla.config import BrokerConfig
     from ottla.runtime import Runtime, Server
+    from ottla.security.sasl import SaslSettings
     from ottla.types import Endpoint
 
 log = logging.getLogger(__name__)
@@ -29,6 +31,14 @@ _SWEEP_MAX_S = 30.0
 _CLOSE_GRACE_S = 0.5
 
 
+def _sasl_settings(config: BrokerConfig, endpoint: Endpoint) -> SaslSettings | None:
+    if not endpoint.security_protocol.startswith("SASL_"):
+        return None
+    from ottla.security.listeners import sasl_settings  # brokers without SASL start without it
+
+    return sasl_settings(config, endpoint.listener)
+
+
 class BrokerServer:
     """One listener."""
 
@@ -36,12 +46,17 @@ class BrokerServer:
         self.listener = endpoint.listener
         self.processing = False
         self.max_request_bytes = config.integer("socket.request.max.bytes")
+        # Of a peer that is not authenticated yet.
+        self.max_token_bytes = config.integer("sasl.server.max.receive.size")
+        self.refusal_delay_s = config.integer("connection.failed.authentication.delay.ms") / 1000
+        self._sasl = _sasl_settings(config, endpoint)
         self._runtime = runtime
         self._endpoint = endpoint
         self._max_connections = config.integer("max.connections")
         self._max_connections_per_ip = config.integer("max.connections.per.ip")
         self._idle_s = config.integer("connections.max.idle.ms") / 1000
-        self._connections: set[ClientConnection] = set()
+        # A dict keeps the order of arrival, which a simulation can repeat.
+        self._connections: dict[ClientConnection, None] = {}
         self._per_host: Counter[str] = Counter()
         self._services: BrokerServices | None = None
         self._server: Server | None = None
@@ -63,6 +78,14 @@ class BrokerServer:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    def new_authentication(self) -> Authentication | None:
+        """What a new connection has to pass first; None where the listener asks for nothing."""
+        if self._sasl is None:
+            return None
+        from ottla.broker.authentication import Authentication
+
+        return Authentication(self._sasl)
 
     def time(self) -> float:
         """Seconds of the event loop's clock (virtual in simulation)."""
@@ -88,13 +111,13 @@ class BrokerServer:
             return f"max.connections ({self._max_connections}) is reached"
         if self._per_host[connection.client_host] >= self._max_connections_per_ip:
             return f"max.connections.per.ip ({self._max_connections_per_ip}) is reached"
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._per_host[connection.client_host] += 1
         return None
 
     def forget(self, connection: ClientConnection) -> None:
         if connection in self._connections:
-            self._connections.remove(connection)
+            del self._connections[connection]
             self._per_host[connection.client_host] -= 1
             if not self._per_host[connection.client_host]:
                 del self._per_host[connection.client_host]

@@ -334,7 +334,7 @@ async def test_produce_waits_are_answered_in_order_and_once() -> None:
 async def test_a_fetch_wait_hangs_on_its_partitions_until_it_ends() -> None:
     class Ready:
         def __init__(self) -> None:
-            self.fetch_waits: set[FetchWait] = set()
+            self.fetch_waits: dict[FetchWait, None] = {}
             self.available = 0
 
         def bytes_available(self, offset: int, *, as_follower: bool) -> int:
