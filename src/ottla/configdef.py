@@ -363,6 +363,37 @@ def _unescape(text: str) -> str:
             position += 4
         else:
             out.append(_ESCAPES.get(char, char))
+    plain = "".join(out)
+    if not any("\ud800" <= char <= "\udfff" for char in plain):
+        return plain
+    # \u names UTF-16 units, two of them where one character needs it.
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """The inverse of `parse_properties`: Properties.store without its date, in the given order."""
+    return "".join(
+        f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}\n"
+        for key, value in properties.items()
+    )
+
+
+_ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+
+
+def _escape(text: str, *, is_key: bool) -> str:
+    out = []
+    for position, char in enumerate(text):
+        if char in _ESCAPED:
+            out.append(_ESCAPED[char])
+        elif (char == " " and (is_key or position == 0)) or (is_key and char in "=:#!"):
+            out.append("\\" + char)
+        elif char.isprintable() and char.isascii():
+            out.append(char)
+        else:
+            # Java reads these files as Latin-1: everything else goes as UTF-16 units.
+            units = char.encode("utf-16-be", "surrogatepass").hex()
+            out += [f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4)]
     return "".join(out)
 
 

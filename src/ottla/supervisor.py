@@ -135,14 +135,14 @@ def run(options: UpOptions) -> int:
 
 def _prepare_folders(options: UpOptions) -> None:
     from ottla.config import BrokerConfig
+    from ottla.configdef import format_properties
 
     for name in ("config", "run", "logs"):
         (options.data / name).mkdir(parents=True, exist_ok=True)
     for broker_id in range(options.brokers):
         properties = broker_properties(options, broker_id)
         BrokerConfig.from_properties(properties)  # a bad --set fails here, in one line
-        text = "".join(f"{key}={value}\n" for key, value in properties.items())
-        config_path(options.data, broker_id).write_text(text)
+        config_path(options.data, broker_id).write_text(format_properties(properties))
 
 
 def _raise_file_limit() -> None:

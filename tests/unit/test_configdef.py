@@ -19,6 +19,7 @@ from ottla.configdef import (
     UpdateMode,
     Validator,
     format_double,
+    format_properties,
     nearest_name,
     parse_properties,
     parse_table,
@@ -190,6 +191,23 @@ def test_properties_files_are_javas() -> None:
         "k": "=v",
         "last": "open",
     }
+
+
+@given(st.dictionaries(st.text(), st.text(), max_size=5))
+def test_properties_come_back_as_they_were_written(properties: dict[str, str]) -> None:
+    written = format_properties(properties)
+    assert parse_properties(written) == properties
+    assert written.isascii() and written.count("\n") == len(properties)
+
+
+def test_values_stay_readable() -> None:
+    assert format_properties({"log.dirs": "/a b/c#1", "x": " C:\\d", "k=": "v\n=é"}) == (
+        "log.dirs=/a b/c#1\nx=\\ C:\\\\d\nk\\==v\\n=\\u00e9\n"
+    )
+
+
+def test_half_a_character_is_replaced() -> None:
+    assert parse_properties("a=\\ud83d\\ude00 \\ud83d") == {"a": "😀 \ufffd"}
 
 
 def test_a_broken_escape_is_named() -> None:

@@ -8,7 +8,8 @@ _SMALLEST_TABLE = 16
 
 
 def hash_map_order(names: Iterable[str]) -> list[str]:
-    """`names` put into a new HashMap one by one, and read back."""
+    """`names` put into a new HashMap one by one, and read back; what shares a bucket keeps its
+    order."""
     given = list(names)
     table = _SMALLEST_TABLE
     while len(given) * 4 > table * 3:  # it doubles when it is more than three quarters full

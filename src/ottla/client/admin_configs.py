@@ -24,7 +24,7 @@ class ConfigCalls(AdminSession):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> dict[ConfigResource, list[ConfigItem] | KafkaError]:
-        """Configs by name."""
+        """Configs in the order of the answer."""
         resource_class = m.DescribeConfigsRequest.DescribeConfigsResource
         results: dict[ConfigResource, list[ConfigItem] | KafkaError] = {}
         for broker_id, group in _by_broker(resources).items():
@@ -46,7 +46,7 @@ class ConfigCalls(AdminSession):
                 results[resource] = (
                     response_error(result.error_code, result.error_message)
                     if result.error_code
-                    else sorted(_config_item(config) for config in result.configs)
+                    else [_config_item(config) for config in result.configs]
                 )
         return results
 

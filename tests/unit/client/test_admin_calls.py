@@ -157,12 +157,12 @@ async def test_configs_are_described(kafka: FakeKafka, admin: Admin) -> None:
     topic_resource, broker = ConfigResource.topic("t"), ConfigResource.broker(1)
     results = await admin.describe_configs([topic_resource, broker, ConfigResource.topic("gone")])
     assert results[topic_resource] == [
-        ConfigItem("a", None, ConfigSource.UNKNOWN, ConfigType.UNKNOWN, True, False),
         ConfigItem("z", "1", ConfigSource.DEFAULT, ConfigType.UNKNOWN, False, False),
+        ConfigItem("a", None, ConfigSource.UNKNOWN, ConfigType.UNKNOWN, True, False),
     ]
     items = results[broker]
     assert not isinstance(items, KafkaError)
-    assert [item.is_default for item in items] == [False, True]
+    assert [item.is_default for item in items] == [True, False]
     assert isinstance(results[ConfigResource.topic("gone")], KafkaError)
 
 
