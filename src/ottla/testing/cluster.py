@@ -219,17 +219,11 @@ class ProcessCluster(_ClusterBase):
         process, self._process = self._process, None
         if process is None:
             return
+        # Brokers that were started again are not the supervisor's children: they go first, while
+        # the store is still there for their controlled shutdown.
         for child in self._restarted.values():
-            with contextlib.suppress(ProcessLookupError):
-                child.terminate()
-        process.terminate()
-        endings: list[subprocess.Popen[Any]] = [*self._restarted.values(), process]
-        for ending in endings:
-            try:
-                ending.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                ending.kill()
-                ending.wait()
+            _end(child)
+        _end(process)
         if process.stdout is not None:
             process.stdout.close()
         self._errors.close()
@@ -272,6 +266,15 @@ class ProcessCluster(_ClusterBase):
             if time.monotonic() > deadline or self._restarted[broker_id].poll() is not None:
                 raise ClusterError(f"broker {broker_id} did not come back")
             time.sleep(0.05)
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _alive(pid: int) -> bool:
