@@ -164,6 +164,8 @@ class Log:
                 f"{self.tp}: a segment at {base_offset} cannot follow {active.base_offset}"
             )
         active.seal()
+        # A follower's next batch may leave a gap; the snapshot belongs to the new segment's base.
+        self.producers.map_end_offset = base_offset
         self.write_snapshot()
         self._recent.clear()
         segment = self.new_segment(base_offset)

@@ -223,3 +223,13 @@ def test_the_clock_decides_where_records_carry_no_time(tmp_path: Path) -> None:
     clock.ms += 1001
     log.append_as_leader(batch(timestamp=-1, step_ms=0), 0)
     assert len(log.segments) == 2
+
+
+def test_each_segment_begins_with_a_snapshot_also_after_a_gap(tmp_path: Path) -> None:
+    log = new_log(tmp_path, settings(segment_bytes=200))
+    for base_offset in (0, 10, 25):
+        items = [records.Record(b"k", b"v" * 80, START_MS)]
+        log.append_as_follower(memoryview(records.build_batch(items, base_offset=base_offset)))
+    assert [segment.base_offset for segment in log.segments] == [0, 10, 25]
+    snapshots = sorted(path.name for path in log.folder.glob("*.snapshot"))
+    assert snapshots == ["00000000000000000010.snapshot", "00000000000000000025.snapshot"]
