@@ -332,12 +332,14 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
 
 def _name_warnings(given: Mapping[str, str]) -> tuple[str, ...]:
     """Refuses unknown names; the result tells of those that are accepted and not used."""
-    from ottla.config_table import REPLACED, WITHOUT_MEANING
+    from ottla.config_table import JAAS_SUFFIX, READ_BY_AUTHORIZER, REPLACED, WITHOUT_MEANING
 
     known = broker_definitions()
     warnings: list[str] = []
     for name in given:
         if base_name(name) != name or name in known:
+            continue
+        if name in READ_BY_AUTHORIZER or name.endswith(JAAS_SUFFIX):
             continue
         if any(
             name.startswith(pattern) if pattern.endswith(".") else name == pattern

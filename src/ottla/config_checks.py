@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 # What the broker can really serve; anything else is refused at start, never served in the clear.
-SERVED_SECURITY_PROTOCOLS = ("PLAINTEXT",)
+SERVED_SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 # SslConfigs.RECONFIGURABLE_CONFIGS: may be changed at run time with a listener prefix only.
 _PER_LISTENER = frozenset(
     f"ssl.{name}"

@@ -312,6 +312,7 @@ WITHOUT_MEANING = (
     "password.encoder.keyfactory.algorithm",
     "password.encoder.cipher.algorithm",
     "delegation.token.",
+    "authorizer.zookeeper.",
     "sasl.kerberos.",
     "sasl.login.",
     "sasl.server.callback.handler.class",
@@ -319,6 +320,15 @@ WITHOUT_MEANING = (
     "ssl.",
     "log4j.",
 )
+
+# Not Kafka's own: read by the authoriser (`security/authorizer.py`), never described with a value.
+READ_BY_AUTHORIZER = (
+    "super.users",
+    "allow.everyone.if.no.acl.found",
+    "authorizer.zookeeper.url",
+)
+# With a mechanism before it, as `plain.sasl.jaas.config`: read by `security/listeners.py`.
+JAAS_SUFFIX = ".sasl.jaas.config"
 
 # Deprecated in 2.8, or KRaft's: refused with what to set instead, because to ignore them would
 # change what is meant.

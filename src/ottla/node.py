@@ -15,6 +15,7 @@ from ottla.broker.config_changes import ConfigChanges
 from ottla.broker.context import BrokerServices
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.peer_credentials import peer_credentials
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server import BrokerServer
 from ottla.broker.stale_logs import delete_stale_logs
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
+    from ottla.security.authorizer import AclAuthorizer
     from ottla.types import Endpoint
 
 log = logging.getLogger(__name__)
@@ -111,6 +113,7 @@ class Node:
         await self._await_metadata()
 
     async def _start(self) -> None:
+        _check_security(self.config)
         store = self._store = self._store or await _connect(self.config, self.runtime)
         self._endings.append(store.close)
         await registration.create_permanent_paths(store)
@@ -146,6 +149,10 @@ class Node:
             comment=_java_date(self.runtime.clock.now_ms()),
         )
         await parts.controller.start()
+        authorizer = parts.services.authorizer
+        if authorizer is not None:
+            self._endings.append(authorizer.stop)
+            await authorizer.start()
         await parts.config_changes.start()
         for server in self._servers:
             server.start_processing(parts.services)
@@ -234,6 +241,8 @@ class Node:
                 log.warning("registering again failed, trying once more: %r", error)
                 await asyncio.sleep(_REJOIN_PAUSE_S)
         self.parts.config_changes.on_new_session()
+        if self.services.authorizer is not None:
+            self.services.authorizer.on_new_session()
         await self.controller.on_new_session()
 
     def fail(self, error: Exception) -> None:
@@ -287,8 +296,9 @@ class _Parts:
         self.log_manager = LogManager(
             runtime, config, self.topic_settings.of, lock_dir=node.lock_dir
         )
+        self.control_credentials = peer_credentials(config, _control_listener(config))
         self.channel = ControllerChannel(
-            runtime.network, cache, _control_listener(config), broker_id
+            runtime.network, cache, _control_listener(config), broker_id, self.control_credentials
         )
         self.alter_isr = AlterIsrManager(
             self.channel, broker_id, lambda: self.services.broker_epoch
@@ -321,12 +331,17 @@ class _Parts:
             groups=self.groups,
             producer_ids=ProducerIds(runtime, store, broker_id),
             topic_settings=self.topic_settings,
+            authorizer=_authorizer(config, runtime, store),
         )
 
     async def _connect_to_broker(self, host: str, port: int) -> Connection:
         """A connection for the controller's requests; its client id is the controller's id."""
         return await Connection.open(
-            self._node.runtime.network, host, port, client_id=str(self.services.broker_id)
+            self._node.runtime.network,
+            host,
+            port,
+            client_id=str(self.services.broker_id),
+            sasl=self.control_credentials,
         )
 
     def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
@@ -348,6 +363,25 @@ class _Parts:
             znodes.LogDirEventNotificationZnode.encode(self.services.broker_id),
             mode=CreateMode.PERSISTENT_SEQUENTIAL,
         )
+
+
+def _check_security(config: BrokerConfig) -> None:
+    if all(endpoint.security_protocol == "PLAINTEXT" for endpoint in config.listeners):
+        return
+    from ottla.security.listeners import check_security  # brokers without SASL start without it
+
+    check_security(config)
+
+
+def _authorizer(
+    config: BrokerConfig, runtime: Runtime, store: MetadataStore
+) -> AclAuthorizer | None:
+    if not config.text("authorizer.class.name"):
+        return None
+    from ottla.security.authorizer import AclAuthorizer, authorizer_settings  # off by default
+
+    settings = authorizer_settings(config.static)
+    return None if settings is None else AclAuthorizer(runtime, store, settings)
 
 
 async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:

@@ -167,15 +167,24 @@ def _api_versions(version: int) -> m.ApiVersionsRequest:
 REQUESTS: dict[str, Callable[[int], Any]] = {
     "AlterConfigs": _alter,
     "AlterPartition": lambda _: m.AlterPartitionRequest(broker_id=0, broker_epoch=-1),
+    "AlterPartitionReassignments": lambda _: m.AlterPartitionReassignmentsRequest(),
+    "AlterReplicaLogDirs": lambda _: m.AlterReplicaLogDirsRequest(),
     "ApiVersions": _api_versions,
+    "CreateAcls": lambda _: m.CreateAclsRequest(),
     "CreatePartitions": _expand,
     "CreateTopics": _create,
+    "DeleteAcls": lambda _: m.DeleteAclsRequest(),
     "DeleteGroups": lambda _: m.DeleteGroupsRequest(groups_names=["none"]),
     "DeleteRecords": _delete_records,
     "DeleteTopics": _delete,
+    "DescribeAcls": lambda _: m.DescribeAclsRequest(
+        resource_type_filter=1, operation=1, permission_type=1
+    ),
     "DescribeCluster": lambda _: m.DescribeClusterRequest(),
     "DescribeConfigs": _describe_configs,
     "DescribeGroups": _describe_groups,
+    "DescribeLogDirs": lambda _: m.DescribeLogDirsRequest(topics=None),
+    "ElectLeaders": lambda _: m.ElectLeadersRequest(topic_partitions=None, timeout_ms=1000),
     "FindCoordinator": _find,
     "Heartbeat": lambda _: m.HeartbeatRequest(group_id="g", member_id="nobody"),
     "IncrementalAlterConfigs": _increment,
@@ -183,6 +192,7 @@ REQUESTS: dict[str, Callable[[int], Any]] = {
     "JoinGroup": _join,
     "LeaveGroup": _leave,
     "ListGroups": lambda _: m.ListGroupsRequest(),
+    "ListPartitionReassignments": lambda _: m.ListPartitionReassignmentsRequest(topics=None),
     "ListOffsets": lambda version: _list_offsets(version, -1),
     "Metadata": _metadata,
     "OffsetCommit": _offset_commit,
@@ -190,6 +200,8 @@ REQUESTS: dict[str, Callable[[int], Any]] = {
     "OffsetFetch": _offset_fetch,
     "OffsetForLeaderEpoch": _epochs,
     "Produce": _produce,
+    "SaslAuthenticate": lambda _: m.SaslAuthenticateRequest(),
+    "SaslHandshake": lambda _: m.SaslHandshakeRequest(mechanism="PLAIN"),
     "SyncGroup": lambda _: m.SyncGroupRequest(group_id="g", member_id="nobody"),
 }
 

@@ -227,7 +227,8 @@ MAP = "listener.security.protocol.map"
         ),
         (
             {"listeners": "PLAINTEXT://a:1,SSL://a:2"},
-            "Listener SSL asks for SSL, which is not supported; supported: PLAINTEXT",
+            "Listener SSL asks for SSL, which is not supported; supported: PLAINTEXT, "
+            "SASL_PLAINTEXT",
         ),
         (
             {"queued.max.request.bytes": "5"},

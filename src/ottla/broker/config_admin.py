@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker import authorization as auth
 from ottla.broker.automatic_topics import is_legal
 from ottla.broker.topic_admin import duplicates, write_config
 from ottla.configdef import ConfigType, to_text
@@ -19,7 +20,7 @@ from ottla.metadata.store import CreateMode, NoNodeError
 from ottla.topics.configs import topic_definitions, validate_topic_configs
 
 if TYPE_CHECKING:
-    from ottla.broker.context import BrokerServices
+    from ottla.broker.context import BrokerServices, RequestContext
     from ottla.metadata.store import MetadataStore
 
 
@@ -47,6 +48,20 @@ class Change(NamedTuple):
     operation: int
     name: str
     value: str | None
+
+
+def missing_config_right(
+    ctx: RequestContext, operation: auth.Operation, resource_type: int, name: str
+) -> ErrorCode:
+    """NONE where the principal may; brokers and their loggers are a matter of the cluster."""
+    if resource_type == ResourceType.TOPIC:
+        if not auth.allowed(ctx, operation, auth.ResourceType.TOPIC, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return ErrorCode.NONE
+    of_broker = resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+    if of_broker and not auth.allowed_on_cluster(ctx, operation):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
 
 
 async def read_topic_config(store: MetadataStore, topic: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from ottla.broker.context import CloseConnection
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
 if TYPE_CHECKING:
+    from ottla.broker.authentication import Authentication
     from ottla.broker.server import BrokerServer
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,13 @@ class ClientConnection(asyncio.Protocol):
         self.last_active = 0.0
         self.client_host = "?"
         self._client_port = 0
-        self._frames = FrameReader(server.max_request_bytes)
+        self.principal = "User:ANONYMOUS"
+        # What the peer has to pass before its requests are served; None once it has.
+        self._authentication = server.new_authentication()
+        self._refused = False
+        self._frames = FrameReader(
+            server.max_request_bytes if self._authentication is None else server.max_token_bytes
+        )
         self._queue: deque[memoryview] = deque()
         self._unserved_bytes = 0
         self._transport: asyncio.Transport | None = None
@@ -62,7 +69,7 @@ class ClientConnection(asyncio.Protocol):
             self._pause_reading()
 
     def data_received(self, data: bytes) -> None:
-        if self._closing:
+        if self._closing or self._refused:
             return
         self.last_active = self.server.time()
         try:
@@ -135,9 +142,14 @@ class ClientConnection(asyncio.Protocol):
             self._resume_reading()
 
     def _serve(self, frame: memoryview) -> None:
+        if self._authentication is not None:
+            self._authenticate(self._authentication, frame)
+            return
         services = self.server.services
         try:
-            call = dispatch.begin(services, frame, self.server.listener, self.client_host)
+            call = dispatch.begin(
+                services, frame, self.server.listener, self.client_host, self.principal
+            )
         except CloseConnection as error:
             self.close(str(error))
             return
@@ -153,6 +165,25 @@ class ClientConnection(asyncio.Protocol):
                 return
             running = dispatch.resume(running, waiting)
         self._task = asyncio.get_running_loop().create_task(self._complete(call, running))
+
+    def _authenticate(self, authentication: Authentication, frame: memoryview) -> None:
+        step = authentication.take(frame)
+        if step.refusal is not None:
+            # Both the answer and the closing wait: guessing must be slow.
+            self._refused = True
+            self._queue.clear()
+            loop = asyncio.get_running_loop()
+            loop.call_later(self.server.refusal_delay_s, self._refuse, step.chunks, step.refusal)
+            return
+        self._write(step.chunks)
+        if authentication.principal is not None:
+            self.principal = authentication.principal
+            self._authentication = None
+            self._frames.max_bytes = self.server.max_request_bytes
+
+    def _refuse(self, chunks: list[bytes | memoryview], reason: str) -> None:
+        self._write(chunks)
+        self.close(f"authentication failed: {reason}")
 
     async def _complete(self, call: dispatch.Call, running: Any) -> None:
         try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.producer_ids import ProducerIds
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
+    from ottla.security.authorizer import AclAuthorizer
     from ottla.wire.framing import RequestHeader
 
 
@@ -41,6 +42,8 @@ class BrokerServices:
     groups: GroupCoordinator
     producer_ids: ProducerIds
     topic_settings: TopicSettings
+    # None: everything is allowed.
+    authorizer: AclAuthorizer | None = None
     # czxid of /brokers/ids/<id>; changes when the broker registers again (KIP-380).
     broker_epoch: int = -1
     # Highest controller epoch seen in LeaderAndIsr, StopReplica and UpdateMetadata together.
@@ -54,7 +57,15 @@ class RequestContext:
     listener: str
     client_host: str
     principal: str = "User:ANONYMOUS"
+    authorizer: AclAuthorizer | None = None
 
     @property
     def version(self) -> int:
         return self.header.api_version
+
+    @property
+    def api_name(self) -> str:
+        """Kafka's name of the request, for the audit log."""
+        from ottla.broker.handlers import ROUTES_BY_KEY
+
+        return ROUTES_BY_KEY[self.header.api_key].name

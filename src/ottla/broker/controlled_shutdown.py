@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, cast
 
+from ottla.broker.peer_credentials import peer_credentials
 from ottla.client.connection import Connection
 from ottla.errors import ErrorCode
 from ottla.metadata import znodes
@@ -80,6 +81,7 @@ async def _ask(services: BrokerServices, endpoint: Endpoint) -> list[str] | None
         endpoint.port,
         client_id=str(services.broker_id),
         timeout_ms=timeout_ms,
+        sasl=peer_credentials(services.config, endpoint.listener),
     )
     try:
         response = cast(

@@ -14,6 +14,7 @@ from ottla.client.connection import Connection
 if TYPE_CHECKING:
     from ottla.broker.metadata_cache import MetadataCache
     from ottla.runtime import Network
+    from ottla.security.sasl import PlainCredentials
     from ottla.types import Endpoint
     from ottla.wire.codec import Message
 
@@ -22,12 +23,18 @@ class ControllerChannel:
     """One connection, many requests in flight."""
 
     def __init__(
-        self, network: Network, metadata_cache: MetadataCache, listener: str, broker_id: int
+        self,
+        network: Network,
+        metadata_cache: MetadataCache,
+        listener: str,
+        broker_id: int,
+        credentials: PlainCredentials | None = None,
     ) -> None:
         self._network = network
         self._cache = metadata_cache
         self._listener = listener
         self._client_id = str(broker_id)
+        self._credentials = credentials
         self._connection: Connection | None = None
         self._connected_to: Endpoint | None = None
         self._connecting = asyncio.Lock()
@@ -56,6 +63,7 @@ class ControllerChannel:
                     endpoint.port,
                     client_id=self._client_id,
                     timeout_ms=timeout_ms,
+                    sasl=self._credentials,
                 )
                 self._connection, self._connected_to = connection, endpoint
             return connection

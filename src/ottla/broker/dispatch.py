@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import coroutine
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.authorization import Operation, allowed_on_cluster
 from ottla.broker.context import CloseConnection, RequestContext
 from ottla.broker.handlers import ROUTES_BY_KEY, LoadedRoute, load
 from ottla.errors import ErrorCode, KafkaError
@@ -36,14 +37,33 @@ class Call:
     """One request under way: its handler's coroutine and how its answer is encoded."""
 
     loaded: LoadedRoute
+    # Both None for an ApiVersions request of an unknown version.
     request: Any
+    header: framing.RequestHeader | None
     answer_version: int
     correlation_id: int
-    running: Coroutine[Any, Any, Any]
+    running: Any = None
 
 
-def begin(services: BrokerServices, frame: memoryview, listener: str, client_host: str) -> Call:
+def begin(
+    services: BrokerServices, frame: memoryview, listener: str, client_host: str, principal: str
+) -> Call:
     """Decodes a request and prepares its handler; raises CloseConnection where no answer exists."""
+    call = read(frame)
+    if call.header is None:
+        call.running = _unsupported_api_versions(call.loaded)
+        return call
+    context = RequestContext(
+        services, call.header, listener, client_host, principal, services.authorizer
+    )
+    call.running = call.loaded.handle(context, call.request)
+    if call.header.api_key == _LEADER_AND_ISR:
+        call.running = _after_topic_configs(context, call.request, call.running)
+    return call
+
+
+def read(frame: memoryview) -> Call:
+    """Decodes a request; nothing runs yet."""
     if len(frame) < _HEADER_START.size:
         raise CloseConnection(f"a frame of {len(frame)} bytes is too short for a request header")
     api_key, version, correlation_id = _HEADER_START.unpack_from(frame)
@@ -55,27 +75,25 @@ def begin(services: BrokerServices, frame: memoryview, listener: str, client_hos
         if api_key != _API_VERSIONS:
             raise CloseConnection(f"{route.name} version {version} is not supported")
         # KIP-511: the one API that answers an unknown version, in the form of version 0.
-        return Call(loaded, None, 0, correlation_id, _unsupported_api_versions(loaded))
+        return Call(loaded, None, None, 0, correlation_id)
     try:
         header, offset = framing.decode_request_header(frame)
         request, _ = loaded.request_class.decode(frame, version, offset)
     except WireError as error:
         raise CloseConnection(f"{route.name} version {version} cannot be read: {error}") from None
-    context = RequestContext(services, header, listener, client_host)
-    running = loaded.handle(context, request)
-    if api_key == _LEADER_AND_ISR:
-        running = _after_topic_configs(services, request, running)
-    return Call(loaded, request, version, correlation_id, running)
+    return Call(loaded, request, header, version, correlation_id)
 
 
 async def _after_topic_configs(
-    services: BrokerServices, request: Any, running: Coroutine[Any, Any, Any]
+    context: RequestContext, request: Any, running: Coroutine[Any, Any, Any]
 ) -> Any:
     """LeaderAndIsr may create logs, which need their topic's configs at once."""
     topics = {state.topic_name for state in request.topic_states}
     topics.update(state.topic_name for state in request.ungrouped_partition_states)
     try:
-        await services.topic_settings.load(topics)
+        # Whoever is not allowed to send this is told so by the handler.
+        if allowed_on_cluster(context, Operation.CLUSTER_ACTION, log_denied=False):
+            await context.services.topic_settings.load(topics)
     except BaseException:
         running.close()
         raise
@@ -83,6 +101,11 @@ async def _after_topic_configs(
 
 
 async def _unsupported_api_versions(loaded: LoadedRoute) -> Any:
+    return unsupported_api_versions(loaded)
+
+
+def unsupported_api_versions(loaded: LoadedRoute) -> Any:
+    """KIP-511."""
     # Only the entry of key 18: clients pick their next version from it (franz-go insists).
     route = loaded.route
     response = loaded.response_class

@@ -47,6 +47,8 @@ _ENTRIES: dict[int, _Entries] = {
     20: _Entries(("topics", "topic_names"), "responses", "DeletableTopicResult"),
     21: _by_topic("DeleteRecordsTopicResult", "DeleteRecordsPartitionResult"),
     23: _by_topic("OffsetForLeaderTopicResult", "EpochEndOffset"),
+    30: _Entries(("creations",), "results", "AclCreationResult"),
+    31: _Entries(("filters",), "filter_results", "DeleteAclsFilterResult"),
     32: _Entries(("resources",), "results", "DescribeConfigsResult"),
     33: _Entries(("resources",), "responses", "AlterConfigsResourceResponse"),
     # Kafka answers these two with nothing in the list.

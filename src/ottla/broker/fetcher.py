@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from ottla.broker.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from ottla.broker.partition import Partition
+from ottla.broker.peer_credentials import peer_credentials
 from ottla.broker.replica_fetch_requests import (
     FETCH_VERSION,
     LIST_OFFSETS_VERSION,
@@ -220,6 +221,7 @@ class LeaderFetcher:
             endpoint.port,
             client_id=f"broker-{manager.broker_id}-fetcher-0",
             timeout_ms=self._timeout_ms,
+            sasl=peer_credentials(manager.config, listener),
         )
 
     async def _fetch(self, connection: Connection, plan: Plan) -> m.FetchResponse:

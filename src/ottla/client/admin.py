@@ -35,7 +35,6 @@ from ottla.client.cluster import (
     DEFAULT_TIMEOUT_MS,
     Cluster,
     Node,
-    PlainCredentials,
     response_error,
 )
 from ottla.errors import ErrorCode, KafkaError
@@ -44,6 +43,7 @@ from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.runtime import Runtime
+    from ottla.security.sasl import PlainCredentials
 
 __all__ = [
     "Admin",

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.client.cluster import DEFAULT_CLIENT_ID, DEFAULT_TIMEOUT_MS, PlainCredentials
+from ottla.client.cluster import DEFAULT_CLIENT_ID, DEFAULT_TIMEOUT_MS
 from ottla.configdef import (
     ConfigError,
     ConfigType,
@@ -18,6 +18,7 @@ from ottla.configdef import (
     parse_properties,
     parse_type,
 )
+from ottla.security.sasl import PlainCredentials
 
 if TYPE_CHECKING:
     from pathlib import Path

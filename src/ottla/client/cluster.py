@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.client.connection import Connection
+from ottla.client.sasl import authenticate
 from ottla.configdef import ConfigError
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.sasl import PlainCredentials
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
@@ -89,13 +91,6 @@ def response_error(code: int, message: str | None = None) -> KafkaError:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
-class PlainCredentials(NamedTuple):
-    """A user of SASL PLAIN (RFC 4616)."""
-
-    username: str
-    password: str
-
-
 class Channel:
     """A connection with the API versions its broker supports."""
 
@@ -128,7 +123,7 @@ class Channel:
                 # Version 0 is understood by every broker and already says all that is needed.
                 answer = await connection.send(m.ApiVersionsRequest(), 0, timeout_ms=timeout_ms)
                 if credentials is not None and not answer.error_code:
-                    await _authenticate(connection, credentials, timeout_ms)
+                    await authenticate(connection, credentials, timeout_ms)
             except BaseException:
                 connection.close()
                 raise
@@ -172,28 +167,6 @@ class Channel:
 
     def close(self) -> None:
         self._connection.close()
-
-
-async def _authenticate(
-    connection: Connection, credentials: PlainCredentials, timeout_ms: float
-) -> None:
-    """SASL PLAIN in Kafka's frames (KIP-152): handshake v1, then one exchange."""
-    mechanism = "PLAIN"
-    answer = await connection.send(
-        m.SaslHandshakeRequest(mechanism=mechanism), 1, timeout_ms=timeout_ms
-    )
-    if answer.error_code:
-        raise KafkaError(
-            response_error(answer.error_code).code,
-            f"Client SASL mechanism '{mechanism}' not enabled in the server, enabled mechanisms "
-            f"are [{', '.join(answer.mechanisms)}]",
-        )
-    token = f"\0{credentials.username}\0{credentials.password}".encode()
-    answer = await connection.send(
-        m.SaslAuthenticateRequest(auth_bytes=token), 0, timeout_ms=timeout_ms
-    )
-    if answer.error_code:
-        raise response_error(answer.error_code, answer.error_message)
 
 
 class Cluster:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from ottla.errors import KafkaError
 from ottla.runtime import Network
 from ottla.wire import framing, messages
 from ottla.wire.codec import Message, WireError
+
+if TYPE_CHECKING:
+    from ottla.security.sasl import PlainCredentials
 
 # A fetch response may hold up to replica.fetch.response.max.bytes plus one large batch.
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
@@ -48,13 +52,29 @@ class Connection(asyncio.Protocol):
         client_id: str,
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         ssl_context: ssl.SSLContext | None = None,
+        sasl: PlainCredentials | None = None,
     ) -> Connection:
-        """Connects; raises OSError or TimeoutError."""
+        """Connects and, with `sasl`, says who this is; raises OSError or TimeoutError, also where
+        the other side refuses the user."""
         async with asyncio.timeout(timeout_ms / 1000):
             _, protocol = await network.connect(
                 lambda: cls(client_id), host, port, ssl_context=ssl_context
             )
-        return cast("Connection", protocol)
+            connection = cast("Connection", protocol)
+            if sasl is not None:
+                await connection._authenticate(sasl, timeout_ms)
+        return connection
+
+    async def _authenticate(self, credentials: PlainCredentials, timeout_ms: float) -> None:
+        from ottla.client.sasl import authenticate  # few connections need it
+
+        try:
+            await authenticate(self, credentials, timeout_ms)
+        except BaseException as error:
+            self.close("not authenticated")
+            if isinstance(error, KafkaError):
+                raise ConnectionError(f"the other side refuses this user: {error}") from error
+            raise
 
     @property
     def closed(self) -> bool:

@@ -153,7 +153,8 @@ class FrameReader:
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+        # May be raised later: a peer that has not said who it is is allowed less.
+        self.max_bytes = max_bytes
         # A frame still incomplete, with its length prefix.
         self._partial = bytearray()
 
@@ -209,10 +210,10 @@ class FrameReader:
 
     def _frame_size(self, buffer: Buffer, position: int) -> int:
         size: int = _LENGTH.unpack_from(buffer, position)[0]
-        if 0 <= size <= self._max_bytes:
+        if 0 <= size <= self.max_bytes:
             return size
         raise FrameTooLarge(
-            f"a frame of {size} bytes (allowed: 0 to {self._max_bytes})"
+            f"a frame of {size} bytes (allowed: 0 to {self.max_bytes})"
             f"{_foreign_protocol(bytes(buffer[position : position + _LENGTH_BYTES]))}"
         )
 

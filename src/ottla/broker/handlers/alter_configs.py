@@ -3,7 +3,7 @@
 Behaviour: replaces all configs of a topic, on any broker; what the request does not name goes back
 to its default.
 Versions: the same fields in all; 2 is flexible.
-Left out: broker configs (INVALID_REQUEST), ACLs, alter.config.policy.class.name.
+Left out: broker configs (INVALID_REQUEST), alter.config.policy.class.name.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker import config_admin
+from ottla.broker.authorization import Operation
 from ottla.broker.topic_admin import as_api_error
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -30,11 +31,18 @@ async def handle(ctx: RequestContext, request: m.AlterConfigsRequest) -> m.Alter
             resource_name=resource.resource_name,
         )
         try:
+            _check_right(ctx, resource.resource_type, resource.resource_name)
             await _alter(ctx, resource, request.validate_only)
         except KafkaError as error:
             result.error_code, result.error_message = as_api_error(error)
         results.append(result)
     return m.AlterConfigsResponse(responses=results)
+
+
+def _check_right(ctx: RequestContext, resource_type: int, name: str) -> None:
+    missing = config_admin.missing_config_right(ctx, Operation.ALTER_CONFIGS, resource_type, name)
+    if missing is not ErrorCode.NONE:
+        raise KafkaError(missing)
 
 
 async def _alter(

@@ -4,13 +4,14 @@ Behaviour: the controller starts to move partitions to the named replicas, or ta
 back where they are null; the newest wish counts. The answer says which moves were accepted, not
 that they are done. Elsewhere NOT_CONTROLLER.
 Versions: only 0.
-Left out: ACLs. timeout_ms is not used, as in Kafka.
+Left out: nothing; timeout_ms is not used, as in Kafka.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, require_cluster
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 async def handle(
     ctx: RequestContext, request: m.AlterPartitionReassignmentsRequest
 ) -> m.AlterPartitionReassignmentsResponse:
+    require_cluster(ctx, Operation.ALTER)
     response = m.AlterPartitionReassignmentsResponse
     targets = {
         TopicPartition(topic.name, partition.partition_index): None

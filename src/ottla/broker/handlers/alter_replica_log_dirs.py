@@ -4,7 +4,7 @@ Behaviour: a replica that this broker is still to get is remembered for the name
 answered REPLICA_NOT_AVAILABLE, as in Kafka; one that is in that folder already is fine.
 LOG_DIR_NOT_FOUND for a folder outside log.dirs, KAFKA_STORAGE_ERROR for a failed one.
 Versions: the same fields in all; 2 is flexible.
-Left out: ACLs; moving a replica that is here already (INVALID_REQUEST).
+Left out: moving a replica that is here already (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, allowed_on_cluster
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -30,11 +31,14 @@ async def handle(
 ) -> m.AlterReplicaLogDirsResponse:
     response = m.AlterReplicaLogDirsResponse
     manager = ctx.services.replica_manager
+    may_alter = allowed_on_cluster(ctx, Operation.ALTER)
     topics: dict[str, list[m.AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]] = {}
     for entry in request.dirs:
         for topic in entry.topics:
             for index in topic.partitions:
-                code = _place(manager, TopicPartition(topic.name, index), Path(entry.path))
+                code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                if may_alter:
+                    code = _place(manager, TopicPartition(topic.name, index), Path(entry.path))
                 topics.setdefault(topic.name, []).append(
                     response.AlterReplicaLogDirPartitionResult(
                         partition_index=index, error_code=code

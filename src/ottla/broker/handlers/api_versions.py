@@ -23,7 +23,12 @@ _SOFTWARE_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 async def handle(ctx: RequestContext, request: m.ApiVersionsRequest) -> m.ApiVersionsResponse:
-    if ctx.version >= 3 and not (
+    return answer(ctx.version, request)
+
+
+def answer(version: int, request: m.ApiVersionsRequest) -> m.ApiVersionsResponse:
+    """Also asked for by connections that are still to authenticate."""
+    if version >= 3 and not (
         _SOFTWARE_WORD.fullmatch(request.client_software_name)
         and _SOFTWARE_WORD.fullmatch(request.client_software_version)
     ):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, require_cluster
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 async def handle(
     ctx: RequestContext, request: m.ControlledShutdownRequest
 ) -> m.ControlledShutdownResponse:
+    require_cluster(ctx, Operation.CLUSTER_ACTION)
     controller = ctx.services.controller
     if not controller.is_active:
         return m.ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)

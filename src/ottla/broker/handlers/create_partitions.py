@@ -4,13 +4,14 @@ Behaviour: only the controller expands topics (NOT_CONTROLLER otherwise). Each t
 its own; the answer waits until every partition has a leader in this broker's metadata cache, at
 most timeout_ms.
 Versions: the same fields in all; 2 is flexible.
-Left out: ACLs, quotas on mutations (version 3).
+Left out: quotas on mutations (version 3).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, refused_names
 from ottla.broker.topic_admin import duplicates
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
@@ -35,12 +36,24 @@ async def handle(
     twice = duplicates([topic.name for topic in request.topics])
     results: dict[str, Result] = {}
     wanted = []
+    refused = refused_names(
+        ctx,
+        Operation.ALTER,
+        ResourceType.TOPIC,
+        (topic.name for topic in request.topics if topic.name not in twice),
+    )
     for topic in request.topics:
         if topic.name in twice:
             results[topic.name] = Result(
                 name=topic.name,
                 error_code=ErrorCode.INVALID_REQUEST,
                 error_message="Duplicate topic in request.",
+            )
+        elif topic.name in refused:
+            results[topic.name] = Result(
+                name=topic.name,
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                error_message="The topic authorization is failed.",
             )
         elif controller.is_queued_for_deletion(topic.name):
             results[topic.name] = Result(

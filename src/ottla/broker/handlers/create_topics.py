@@ -5,13 +5,22 @@ in Kafka's order; good ones are written as znodes, then the answer waits until e
 a leader in this broker's metadata cache, at most timeout_ms.
 Versions: 1 adds error messages and validate_only; 4 allows -1 for counts; 5 answers configs and
 counts; 7 answers the topic id.
-Left out: ACLs, quotas on mutations (version 6).
+Rights: CREATE on the cluster or the topic; DESCRIBE_CONFIGS to see the new topic's configs and
+counts (TopicConfigErrorCode 29 otherwise).
+Left out: quotas on mutations (version 6).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import (
+    Operation,
+    ResourceType,
+    allowed_on_cluster,
+    refused_names,
+)
 from ottla.broker.topic_admin import duplicates
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
@@ -31,6 +40,7 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
             ]
         )
     twice = duplicates([topic.name for topic in request.topics])
+    refused, undescribed = _missing_rights(ctx, request)
     results = {
         name: Result(
             name=name,
@@ -40,12 +50,41 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
         )
         for name in twice
     }
+    for name in refused:
+        if name not in twice:
+            results[name] = Result(
+                name=name,
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                error_message="Authorization failed.",
+                configs=[],
+            )
+    for name in undescribed:
+        if name in results:
+            results[name].topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     created = await ctx.services.topic_admin.create_topics(
-        [topic for topic in request.topics if topic.name not in twice],
+        [topic for topic in request.topics if topic.name not in results],
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
-    results.update((result.name, result) for result in created)
+    for result in created:
+        if result.name in undescribed and result.error_code == ErrorCode.NONE:
+            result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            result.configs, result.num_partitions, result.replication_factor = [], -1, -1
+        results[result.name] = result
     return m.CreateTopicsResponse(
         topics=[results[name] for name in dict.fromkeys(topic.name for topic in request.topics)]
     )
+
+
+def _missing_rights(
+    ctx: RequestContext, request: m.CreateTopicsRequest
+) -> tuple[Collection[str], Collection[str]]:
+    """The topics that may not be created, and those whose configs may not be shown."""
+    names = [topic.name for topic in request.topics]
+    refused: Collection[str] = ()
+    if not allowed_on_cluster(ctx, Operation.CREATE, log_denied=False):
+        refused = refused_names(ctx, Operation.CREATE, ResourceType.TOPIC, names)
+    undescribed = refused_names(
+        ctx, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, log_denied=False
+    )
+    return refused, undescribed

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, refused_names
+from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
 
 async def handle(ctx: RequestContext, request: m.DeleteGroupsRequest) -> m.DeleteGroupsResponse:
     group_ids = dict.fromkeys(request.groups_names)
-    errors = await ctx.services.groups.delete_groups(group_ids)
+    refused = refused_names(ctx, Operation.DELETE, ResourceType.GROUP, group_ids)
+    errors = await ctx.services.groups.delete_groups(
+        [group_id for group_id in group_ids if group_id not in refused]
+    )
+    errors.update(dict.fromkeys(refused, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     return m.DeleteGroupsResponse(
         results=[
             m.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error)

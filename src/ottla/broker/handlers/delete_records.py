@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, refused_names
 from ottla.broker.partition import Partition
 from ottla.broker.replica_manager import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, KafkaError
@@ -33,6 +34,9 @@ async def handle(ctx: RequestContext, request: m.DeleteRecordsRequest) -> m.Dele
     response = m.DeleteRecordsResponse
     waiting: list[tuple[Partition, int, Result]] = []
     topics = []
+    refused = refused_names(
+        ctx, Operation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics)
+    )
     for topic in request.topics:
         results = []
         for part in topic.partitions:
@@ -40,6 +44,9 @@ async def handle(ctx: RequestContext, request: m.DeleteRecordsRequest) -> m.Dele
                 partition_index=part.partition_index, low_watermark=-1
             )
             results.append(result)
+            if topic.name in refused:
+                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             try:
                 tp = TopicPartition(topic.name, part.partition_index)
                 partition, offset = _delete(ctx, tp, part.offset)

@@ -5,13 +5,15 @@ Behaviour: only the controller deletes (NOT_CONTROLLER otherwise). A topic is ma
 timeout_ms.
 Versions: with delete.topic.enable=false the code is TOPIC_DELETION_DISABLED from 3 on and
 INVALID_REQUEST before; 6 takes topic ids (unknown: UNKNOWN_TOPIC_ID).
-Left out: ACLs, error messages (2.8.2 never sets them).
+Rights: DELETE on the topic; by id also DESCRIBE, without which the name is not told.
+Left out: error messages (2.8.2 never sets them).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, refused_names
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
@@ -40,12 +42,40 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
         topic_id = topic.topic_id if topic.name is None else cache.topic_id(topic.name)
         code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
         results.append(Result(name=name, topic_id=topic_id, error_code=code))
-    known = list(dict.fromkeys(result.name for result in results if result.name is not None))
+    _refuse_unauthorized(ctx, request, results)
+    known = list(
+        dict.fromkeys(
+            result.name
+            for result in results
+            if result.name is not None and result.error_code == ErrorCode.NONE
+        )
+    )
     codes = await ctx.services.topic_admin.delete_topics(known, timeout_ms=request.timeout_ms)
     for result in results:
-        if result.name is not None:
+        if result.name is not None and result.error_code == ErrorCode.NONE:
             result.error_code = codes[result.name]
     return m.DeleteTopicsResponse(responses=results)
+
+
+def _refuse_unauthorized(
+    ctx: RequestContext, request: m.DeleteTopicsRequest, results: list[Result]
+) -> None:
+    if ctx.authorizer is None:
+        return
+    by_id = {topic.topic_id for topic in _requested(ctx.version, request) if topic.name is None}
+    names = [result.name for result in results if result.name is not None]
+    hidden = refused_names(ctx, Operation.DESCRIBE, ResourceType.TOPIC, names)
+    refused = refused_names(ctx, Operation.DELETE, ResourceType.TOPIC, names)
+    for result in results:
+        if result.name is None:
+            continue
+        if result.topic_id in by_id and result.name in hidden:
+            # The id is no secret (KIP-516), the name is.
+            result.name, result.error_code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif result.name in refused:
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if result.topic_id not in by_id:
+                result.topic_id = ZERO_TOPIC_ID  # it would say that the topic exists
 
 
 def _requested(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
+from ottla.broker.authorization import NOT_ASKED_FOR, cluster_operations
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
@@ -41,7 +41,9 @@ async def handle(
         controller_id=cache.controller_id if cache.controller_id in listed else -1,
         brokers=brokers,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+            cluster_operations(ctx)
+            if request.include_cluster_authorized_operations
+            else NOT_ASKED_FOR
         ),
     )
 

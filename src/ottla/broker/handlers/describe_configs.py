@@ -4,14 +4,15 @@ Behaviour: configs of topics (their znode over this broker's settings) and of th
 "" stands for the cluster-wide dynamic defaults. Passwords are never shown.
 Versions: 0 says only whether a value is the default; 1 has sources and synonyms; 3 types and
 documentation.
-Left out: broker loggers (INVALID_REQUEST), ACLs.
+Left out: broker loggers (INVALID_REQUEST).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.config_admin import ResourceType, read_topic_config
+from ottla.broker.authorization import Operation
+from ottla.broker.config_admin import ResourceType, missing_config_right, read_topic_config
 from ottla.broker.topic_admin import as_api_error
 from ottla.configdef import ConfigEntry, ConfigSource
 from ottla.errors import ErrorCode, KafkaError
@@ -33,6 +34,13 @@ async def handle(
     results = []
     for resource in request.resources:
         result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        missing = missing_config_right(
+            ctx, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name
+        )
+        if missing is not ErrorCode.NONE:
+            result.error_code, result.error_message = missing, missing.text
+            results.append(result)
+            continue
         try:
             entries = await _entries(ctx, resource)
         except KafkaError as error:

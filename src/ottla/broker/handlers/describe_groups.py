@@ -3,34 +3,45 @@
 Behaviour: state, protocol and members of each group; metadata and assignments only while it is
 Stable. An unknown group is Dead, without an error.
 Versions: 3 adds the authorized operations, 4 the instance ids.
-Left out: authorisation; whoever asks for the operations is told all three of a group.
+Left out: nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.operations import NOT_ASKED_FOR
+from ottla.broker.authorization import (
+    NOT_ASKED_FOR,
+    Operation,
+    ResourceType,
+    allowed,
+    authorized_operations,
+)
+from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
-# READ 3, DELETE 6, DESCRIBE 8 (KIP-430).
-_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-
 
 async def handle(ctx: RequestContext, request: m.DescribeGroupsRequest) -> m.DescribeGroupsResponse:
-    operations = _GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
+    with_operations = request.include_authorized_operations
     return m.DescribeGroupsResponse(
-        groups=[_describe(ctx, group_id, operations) for group_id in request.groups]
+        groups=[_describe(ctx, group_id, with_operations) for group_id in request.groups]
     )
 
 
 def _describe(
-    ctx: RequestContext, group_id: str, operations: int
+    ctx: RequestContext, group_id: str, with_operations: bool
 ) -> m.DescribeGroupsResponse.DescribedGroup:
+    if not allowed(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return m.DescribeGroupsResponse.DescribedGroup(
+            error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id
+        )
     group = ctx.services.groups.describe(group_id)
+    operations = NOT_ASKED_FOR
+    if with_operations and group.error is ErrorCode.NONE:
+        operations = authorized_operations(ctx, ResourceType.GROUP, group_id)
     return m.DescribeGroupsResponse.DescribedGroup(
         error_code=group.error,
         group_id=group_id,

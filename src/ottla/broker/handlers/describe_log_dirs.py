@@ -4,13 +4,14 @@ Behaviour: every folder of log.dirs with the sizes of the replicas in it, of the
 of all (null); KAFKA_STORAGE_ERROR for a folder that failed. The lag is how far a log is behind its
 own high watermark, 0 as a rule.
 Versions: 3 has an error code at the top, 4 the folder's total and usable bytes (-1: not known).
-Left out: ACLs, sizes of the volumes (version 4), replicas on the way to another folder.
+Left out: sizes of the volumes (version 4), replicas on the way to another folder.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, allowed_on_cluster
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -27,6 +28,9 @@ Result = m.DescribeLogDirsResponse.DescribeLogDirsResult
 async def handle(
     ctx: RequestContext, request: m.DescribeLogDirsRequest
 ) -> m.DescribeLogDirsResponse:
+    if not allowed_on_cluster(ctx, Operation.DESCRIBE):
+        # Before version 3 there is no place for the code: the list is empty.
+        return m.DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     log_manager = ctx.services.replica_manager.log_manager
     wanted = (
         None

@@ -5,13 +5,14 @@ unclean one (type 1). The answer waits until this broker's metadata cache shows 
 most timeout_ms (REQUEST_TIMED_OUT). A null list means all partitions; those that need no election
 are then left out of the answer.
 Versions: 0 knows preferred elections only and has no error code at the top.
-Left out: ACLs.
+Left out: nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, require_cluster
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -30,6 +31,7 @@ Results = dict[TopicPartition, tuple[ErrorCode, str | None]]
 
 
 async def handle(ctx: RequestContext, request: m.ElectLeadersRequest) -> m.ElectLeadersResponse:
+    require_cluster(ctx, Operation.ALTER)
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     asked = request.topic_partitions

@@ -11,8 +11,15 @@ Left out: preferred read replicas (always -1), aborted transactions (an empty li
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.authorization import (
+    Operation,
+    ResourceType,
+    allowed_on_cluster,
+    refused_names,
+)
 from ottla.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -167,7 +174,7 @@ async def _read(
         hard_max_bytes=ctx.version <= 2,
         any_replica=ctx.version >= _OLDEST_WITH_ANY_REPLICA,
     )
-    refused = {entry: FetchResult(error) for entry, error in _objections(ctx, wanted)}
+    refused = {entry: FetchResult(error) for entry, error in _objections(ctx, wanted, replica_id)}
     readable = [entry for entry in wanted if entry not in refused] if refused else wanted
     read = await ctx.services.replica_manager.fetch(
         params, [(entry.tp, entry.want) for entry in readable]
@@ -180,7 +187,7 @@ async def _read(
 
 
 def _objections(
-    ctx: RequestContext, wanted: list[SessionEntry]
+    ctx: RequestContext, wanted: list[SessionEntry], replica_id: int
 ) -> list[tuple[SessionEntry, ErrorCode]]:
     """Partitions that are not even looked for."""
     found = [(entry, ErrorCode.UNKNOWN_TOPIC_ID) for entry in wanted if not entry.is_known]
@@ -189,7 +196,21 @@ def _objections(
             error = _format_objection(ctx, entry.tp)
             if error is not ErrorCode.NONE:
                 found.append((entry, error))
+    if ctx.authorizer is not None:
+        hidden = _refused_topics(ctx, replica_id, wanted)
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        found += [(entry, refused) for entry in wanted if entry.tp.topic in hidden]
     return found
+
+
+def _refused_topics(
+    ctx: RequestContext, replica_id: int, wanted: list[SessionEntry]
+) -> Collection[str]:
+    """Followers need the right of brokers, and read all topics with it or none."""
+    topics = {entry.tp.topic for entry in wanted if entry.is_known}
+    if replica_id < 0:
+        return refused_names(ctx, Operation.READ, ResourceType.TOPIC, topics)
+    return () if allowed_on_cluster(ctx, Operation.CLUSTER_ACTION) else topics
 
 
 def _format_objection(ctx: RequestContext, tp: TopicPartition) -> ErrorCode:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, allowed
 from ottla.errors import ErrorCode
 from ottla.topics.names import OFFSETS_TOPIC
 from ottla.types import Endpoint, TopicPartition
@@ -49,6 +50,12 @@ async def handle(
 async def _find(
     ctx: RequestContext, key_type: int, key: str
 ) -> m.FindCoordinatorResponse.Coordinator:
+    if key_type == _GROUP and not allowed(ctx, Operation.DESCRIBE, ResourceType.GROUP, key):
+        return _failed(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if key_type == _TRANSACTION and not allowed(
+        ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key
+    ):
+        return _failed(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if key_type == _TRANSACTION:
         return _failed(
             key, ErrorCode.INVALID_REQUEST, "Transactions are not supported by this broker."

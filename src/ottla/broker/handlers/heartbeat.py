@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, require_group
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 async def handle(ctx: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
+    require_group(ctx, Operation.READ, request.group_id)
     error = ctx.services.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )

@@ -11,6 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import (
+    Operation,
+    ResourceType,
+    allowed,
+    allowed_on_any,
+    allowed_on_cluster,
+)
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages as m
 
@@ -21,7 +28,9 @@ _NONE_GIVEN = -1
 
 
 async def handle(ctx: RequestContext, request: m.InitProducerIdRequest) -> m.InitProducerIdResponse:
-    error = _refusal(request)
+    error = _missing_right(ctx, request.transactional_id)
+    if error is ErrorCode.NONE:
+        error = _refusal(request)
     producer_id = _NONE_GIVEN
     if error is ErrorCode.NONE:
         try:
@@ -33,6 +42,21 @@ async def handle(ctx: RequestContext, request: m.InitProducerIdRequest) -> m.Ini
         producer_id=producer_id,
         producer_epoch=0 if error is ErrorCode.NONE else _NONE_GIVEN,
     )
+
+
+def _missing_right(ctx: RequestContext, transactional_id: str | None) -> ErrorCode:
+    """Whoever may write to some topic may be idempotent (KIP-679)."""
+    if ctx.authorizer is None:
+        return ErrorCode.NONE
+    if transactional_id is not None:
+        if allowed(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return ErrorCode.NONE
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if allowed_on_cluster(ctx, Operation.IDEMPOTENT_WRITE, log_denied=False) or allowed_on_any(
+        ctx, Operation.WRITE, ResourceType.TOPIC
+    ):
+        return ErrorCode.NONE
+    return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _refusal(request: m.InitProducerIdRequest) -> ErrorCode:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, require_group
 from ottla.coordinator.rebalance import JoinRequest
 from ottla.wire import messages as m
 
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 
 
 async def handle(ctx: RequestContext, request: m.JoinGroupRequest) -> m.JoinGroupResponse:
+    require_group(ctx, Operation.READ, request.group_id)
     version = ctx.version
     if request.reason:
         log.info("Member %r joins %s: %s", request.member_id, request.group_id, request.reason)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, allowed_on_cluster
 from ottla.broker.replica_request_epochs import refusal
 from ottla.broker.replica_roles import create_logs_ahead, refuse_leader_and_isr
 from ottla.errors import ErrorCode
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 
 async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
+    if not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION):
+        return refuse_leader_and_isr(request, ctx.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     error = refusal(ctx.services, request.broker_epoch, request.controller_epoch)
     if error is not ErrorCode.NONE:
         return refuse_leader_and_isr(request, ctx.version, error)

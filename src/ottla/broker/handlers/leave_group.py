@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, require_group
 from ottla.coordinator.answers import LeavingMember
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 async def handle(ctx: RequestContext, request: m.LeaveGroupRequest) -> m.LeaveGroupResponse:
+    require_group(ctx, Operation.READ, request.group_id)
     groups = ctx.services.groups
     if ctx.version < 3:
         error, errors = groups.leave(request.group_id, [LeavingMember(request.member_id)])

@@ -11,6 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import (
+    Operation,
+    ResourceType,
+    allowed,
+    allowed_on_cluster,
+)
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -24,6 +30,12 @@ async def handle(ctx: RequestContext, request: m.ListGroupsRequest) -> m.ListGro
     types = {name.lower() for name in request.types_filter}
     if types and _CLASSIC not in types:
         listed = []
+    if not allowed_on_cluster(ctx, Operation.DESCRIBE):
+        listed = [
+            group
+            for group in listed
+            if allowed(ctx, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        ]
     return m.ListGroupsResponse(
         error_code=error,
         groups=[

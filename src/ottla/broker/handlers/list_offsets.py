@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, ResourceType, refused_names
 from ottla.broker.partition import Partition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage import lookup
@@ -38,12 +39,17 @@ async def handle(ctx: RequestContext, request: m.ListOffsetsRequest) -> m.ListOf
     response = m.ListOffsetsResponse
     named = Counter((topic.name, part.partition_index) for topic in request.topics
                     for part in topic.partitions)  # fmt: skip
+    refused = refused_names(
+        ctx, Operation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics)
+    )
     return response(
         topics=[
             response.ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(
+                    _failed(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    if topic.name in refused
+                    else _answer(
                         ctx,
                         request.replica_id,
                         TopicPartition(topic.name, part.partition_index),
@@ -58,12 +64,20 @@ async def handle(ctx: RequestContext, request: m.ListOffsetsRequest) -> m.ListOf
     )
 
 
+def _failed(part: Part, code: ErrorCode) -> Answer:
+    return m.ListOffsetsResponse.ListOffsetsPartitionResponse(
+        partition_index=part.partition_index,
+        error_code=code,
+        timestamp=-1,
+        offset=-1,
+        leader_epoch=-1,
+    )
+
+
 def _answer(
     ctx: RequestContext, replica_id: int, tp: TopicPartition, part: Part, *, repeated: bool
 ) -> Answer:
-    answer = m.ListOffsetsResponse.ListOffsetsPartitionResponse(
-        partition_index=part.partition_index, timestamp=-1, offset=-1, leader_epoch=-1
-    )
+    answer = _failed(part, ErrorCode.NONE)
     manager = ctx.services.replica_manager
     try:
         if repeated:

@@ -3,13 +3,14 @@
 Behaviour: the controller lists the moves under way, of the named partitions or of all (null).
 Elsewhere NOT_CONTROLLER.
 Versions: only 0.
-Left out: ACLs. timeout_ms is not used, as in Kafka.
+Left out: nothing; timeout_ms is not used, as in Kafka.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, require_cluster
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 async def handle(
     ctx: RequestContext, request: m.ListPartitionReassignmentsRequest
 ) -> m.ListPartitionReassignmentsResponse:
+    require_cluster(ctx, Operation.DESCRIBE)
     response = m.ListPartitionReassignmentsResponse
     asked = (
         None

@@ -9,16 +9,27 @@ REPLICA_NOT_AVAILABLE; from 1 null means all topics and an empty list none; from
 the listener is LISTENER_NOT_FOUND, before that LEADER_NOT_AVAILABLE; 8 to 10 carry the cluster's
 authorized operations; 10 shows topic ids; 12 takes them in requests (unknown: UNKNOWN_TOPIC_ID,
 never created). In 10 and 11 a topic must be asked for by name (INVALID_REQUEST).
-Left out: ACLs.
+Rights: DESCRIBE on a topic; CREATE on it or the cluster to have it created. Without them a topic
+that is asked for is TOPIC_AUTHORIZATION_FAILED, there or not, and left out of a list of all.
+Left out: nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
+from ottla.broker.authorization import (
+    NOT_ASKED_FOR,
+    Operation,
+    ResourceType,
+    allowed,
+    allowed_on_cluster,
+    authorized_operations,
+    cluster_operations,
+    refused_names,
+)
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import ZERO_TOPIC_ID
@@ -58,7 +69,9 @@ async def handle(ctx: RequestContext, request: m.MetadataRequest) -> m.MetadataR
         controller_id=cache.controller_id if listed else -1,
         topics=topics,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+            cluster_operations(ctx)
+            if request.include_cluster_authorized_operations
+            else NOT_ASKED_FOR
         ),
     )
 
@@ -71,6 +84,8 @@ async def _all_topics(ctx: RequestContext, request: m.MetadataRequest) -> list[T
     for name in cache.topics():
         if not cache.contains_topic(name):
             continue  # deleted while others had their turn
+        if not allowed(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name, log_denied=False):
+            continue
         topics.append(_known_topic(ctx, request, name))
         built += len(topics[-1].partitions)
         if built >= _PARTITIONS_PER_TURN:
@@ -101,26 +116,59 @@ async def _topics_by_name(
     ctx: RequestContext, request: m.MetadataRequest, names: list[str]
 ) -> list[Topic]:
     cache = ctx.services.metadata_cache
-    missing = [name for name in names if not cache.contains_topic(name)]
+    hidden = refused_names(ctx, Operation.DESCRIBE, ResourceType.TOPIC, names)
+    missing = [name for name in names if name not in hidden and not cache.contains_topic(name)]
     errors: dict[str, ErrorCode] = {}
     if missing:
         # Versions below 4 cannot say; they always allow it.
         wanted = request.allow_auto_topic_creation or ctx.version < 4
-        errors = await ctx.services.topic_admin.missing_topics(missing, create=wanted)
+        uncreatable = _uncreatable(ctx, missing) if wanted else ()
+        errors = await ctx.services.topic_admin.missing_topics(
+            [name for name in missing if name not in uncreatable], create=wanted
+        )
+        errors.update(dict.fromkeys(uncreatable, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return [
-        _failed_topic(name, errors[name]) if name in errors else _known_topic(ctx, request, name)
+        # Whether it exists is not even looked up.
+        Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+        if name in hidden
+        else _failed_topic(ctx, request, name, errors[name])
+        if name in errors
+        else _known_topic(ctx, request, name)
         for name in names
     ]
 
 
-def _failed_topic(name: str, code: ErrorCode) -> Topic:
-    return Topic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+def _uncreatable(ctx: RequestContext, missing: list[str]) -> Collection[str]:
+    if ctx.authorizer is None or not ctx.services.config.boolean("auto.create.topics.enable"):
+        return ()
+    if allowed_on_cluster(ctx, Operation.CREATE, log_denied=False):
+        return ()
+    return refused_names(ctx, Operation.CREATE, ResourceType.TOPIC, missing)
+
+
+def _failed_topic(
+    ctx: RequestContext, request: m.MetadataRequest, name: str, code: ErrorCode
+) -> Topic:
+    topic = Topic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+    if code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        topic.topic_authorized_operations = _operations(ctx, request, name)
+    return topic
+
+
+def _operations(ctx: RequestContext, request: m.MetadataRequest, name: str) -> int:
+    if not request.include_topic_authorized_operations:
+        return NOT_ASKED_FOR
+    return authorized_operations(ctx, ResourceType.TOPIC, name)
 
 
 def _topic_by_id(ctx: RequestContext, request: m.MetadataRequest, topic_id: bytes) -> Topic:
     name = ctx.services.metadata_cache.topic_name(topic_id)
     if name is None:
         return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    if not allowed(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name):
+        # The id is no secret (KIP-516), the name is.
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return Topic(error_code=refused, name=None, topic_id=topic_id)
     return _known_topic(ctx, request, name)
 
 
@@ -132,9 +180,7 @@ def _known_topic(ctx: RequestContext, request: m.MetadataRequest, name: str) -> 
         topic_id=cache.topic_id(name),
         is_internal=name in INTERNAL_TOPICS,
         partitions=_partitions(cache, name, ctx.listener, ctx.version),
-        topic_authorized_operations=(
-            TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
-        ),
+        topic_authorized_operations=_operations(ctx, request, name),
     )
 
 

@@ -10,8 +10,15 @@ Left out: version 0 does not go to ZooKeeper as in Apache Kafka, but is stored l
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import (
+    Operation,
+    ResourceType,
+    refused_names,
+    require_group,
+)
 from ottla.coordinator.answers import Committer
 from ottla.coordinator.records_format import CommittedOffset
 from ottla.errors import ErrorCode
@@ -25,7 +32,11 @@ _NOT_GIVEN = -1
 
 
 async def handle(ctx: RequestContext, request: m.OffsetCommitRequest) -> m.OffsetCommitResponse:
-    commits = _known_commits(ctx, request)
+    require_group(ctx, Operation.READ, request.group_id)
+    refused = refused_names(
+        ctx, Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
+    )
+    commits = _known_commits(ctx, request, refused)
     errors: dict[TopicPartition, ErrorCode] = {}
     if commits:
         committer = Committer(
@@ -41,7 +52,9 @@ async def handle(ctx: RequestContext, request: m.OffsetCommitRequest) -> m.Offse
                         partition_index=each.partition_index,
                         error_code=errors.get(
                             TopicPartition(topic.name, each.partition_index),
-                            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                            ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                            if topic.name in refused
+                            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                         ),
                     )
                     for each in topic.partitions
@@ -53,7 +66,7 @@ async def handle(ctx: RequestContext, request: m.OffsetCommitRequest) -> m.Offse
 
 
 def _known_commits(
-    ctx: RequestContext, request: m.OffsetCommitRequest
+    ctx: RequestContext, request: m.OffsetCommitRequest, refused: Collection[str]
 ) -> dict[TopicPartition, CommittedOffset]:
     cache = ctx.services.metadata_cache
     now_ms = ctx.services.runtime.clock.now_ms()
@@ -63,7 +76,7 @@ def _known_commits(
     for topic in request.topics:
         for each in topic.partitions:
             tp = TopicPartition(topic.name, each.partition_index)
-            if cache.contains(tp):
+            if topic.name not in refused and cache.contains(tp):
                 commits[tp] = CommittedOffset(
                     each.committed_offset,
                     each.committed_leader_epoch,

@@ -11,6 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import (
+    Operation,
+    ResourceType,
+    refused_names,
+    require_group,
+)
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -20,6 +26,10 @@ if TYPE_CHECKING:
 
 
 async def handle(ctx: RequestContext, request: m.OffsetDeleteRequest) -> m.OffsetDeleteResponse:
+    require_group(ctx, Operation.DELETE, request.group_id)
+    refused = refused_names(
+        ctx, Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
+    )
     cache = ctx.services.metadata_cache
     asked = [
         TopicPartition(topic.name, each.partition_index)
@@ -27,7 +37,8 @@ async def handle(ctx: RequestContext, request: m.OffsetDeleteRequest) -> m.Offse
         for each in topic.partitions
     ]
     error, errors = await ctx.services.groups.delete_offsets(
-        request.group_id, [tp for tp in asked if cache.contains(tp)]
+        request.group_id,
+        [tp for tp in asked if tp.topic not in refused and cache.contains(tp)],
     )
     if error is not ErrorCode.NONE:
         return m.OffsetDeleteResponse(error_code=error)
@@ -41,7 +52,9 @@ async def handle(ctx: RequestContext, request: m.OffsetDeleteRequest) -> m.Offse
                         partition_index=each.partition_index,
                         error_code=errors.get(
                             TopicPartition(topic.name, each.partition_index),
-                            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                            ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                            if topic.name in refused
+                            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                         ),
                     )
                     for each in topic.partitions

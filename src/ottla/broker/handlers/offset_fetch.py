@@ -14,6 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.authorization import (
+    Operation,
+    ResourceType,
+    allowed,
+    refused_names,
+)
 from ottla.coordinator.answers import FetchedOffset
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
@@ -60,8 +66,37 @@ def _group_response(
 def _fetch(
     ctx: RequestContext, group_id: str, topics: Wanted | None, require_stable: bool
 ) -> tuple[ErrorCode, Found]:
+    if not allowed(ctx, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED, {}
     partitions = None if topics is None else _partitions(topics)
-    return ctx.services.groups.fetch(group_id, partitions, require_stable=require_stable)
+    if ctx.authorizer is None:
+        return ctx.services.groups.fetch(group_id, partitions, require_stable=require_stable)
+    return _fetch_visible(ctx, group_id, partitions, require_stable)
+
+
+def _fetch_visible(
+    ctx: RequestContext,
+    group_id: str,
+    partitions: list[TopicPartition] | None,
+    require_stable: bool,
+) -> tuple[ErrorCode, Found]:
+    """Topics without DESCRIBE are an error where they are asked for and left out of all."""
+    groups = ctx.services.groups
+    if partitions is None:
+        error, found = groups.fetch(group_id, None, require_stable=require_stable)
+        hidden = refused_names(
+            ctx, Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in found)
+        )
+        return error, {tp: offset for tp, offset in found.items() if tp.topic not in hidden}
+    hidden = refused_names(
+        ctx, Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in partitions)
+    )
+    visible = [tp for tp in partitions if tp.topic not in hidden]
+    error, found = groups.fetch(group_id, visible, require_stable=require_stable)
+    if error is ErrorCode.NONE:
+        refused = FetchedOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+        found = found | {tp: refused for tp in partitions if tp.topic in hidden}
+    return error, found
 
 
 def _partitions(topics: Wanted) -> list[TopicPartition]:

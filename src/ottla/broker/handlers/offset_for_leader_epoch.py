@@ -8,9 +8,16 @@ Left out: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ottla.errors import KafkaError
+from ottla.broker.authorization import (
+    Operation,
+    ResourceType,
+    allowed_on_cluster,
+    refused_names,
+)
+from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
@@ -25,12 +32,22 @@ async def handle(
     ctx: RequestContext, request: m.OffsetForLeaderEpochRequest
 ) -> m.OffsetForLeaderEpochResponse:
     response = m.OffsetForLeaderEpochResponse
+    refused: Collection[str] = ()
+    # Followers have the right of brokers; consumers look for truncation with it (KIP-320).
+    if not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION, log_denied=False):
+        topics = (topic.topic for topic in request.topics)
+        refused = refused_names(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topics)
     return response(
         topics=[
             response.OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _answer(ctx, TopicPartition(topic.topic, part.partition), part)
+                    _answer(
+                        ctx,
+                        TopicPartition(topic.topic, part.partition),
+                        part,
+                        refused=topic.topic in refused,
+                    )
                     for part in topic.partitions
                 ],
             )
@@ -39,10 +56,13 @@ async def handle(
     )
 
 
-def _answer(ctx: RequestContext, tp: TopicPartition, part: Part) -> Answer:
+def _answer(ctx: RequestContext, tp: TopicPartition, part: Part, *, refused: bool) -> Answer:
     answer = m.OffsetForLeaderEpochResponse.EpochEndOffset(
         partition=part.partition, leader_epoch=-1, end_offset=-1
     )
+    if refused:
+        answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return answer
     try:
         partition = ctx.services.replica_manager.partition(tp)
         partition.local_log(part.current_leader_epoch, require_leader=True)

@@ -13,6 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import (
+    Operation,
+    ResourceType,
+    allowed,
+    refused_names,
+)
 from ottla.broker.replica_types import ProduceResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -36,17 +42,23 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
     results: dict[TopicPartition, ProduceResult] = {}
     entries: dict[TopicPartition, memoryview] = {}
     transactional = False
+    refused_topics = refused_names(
+        ctx, Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topic_data)
+    )
     for topic in request.topic_data:
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)
             records = data.records
             error = _objection(records, ctx.version)
-            if error is not None:
-                results[tp] = ProduceResult(error.code, error_message=error.message)
-            elif records is not None:
+            if error is None and records is not None:
                 entries[tp] = records
                 transactional = transactional or bool(records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL)
-    if transactional and request.transactional_id is None:
+            if topic.name in refused_topics:
+                entries.pop(tp, None)
+                results[tp] = ProduceResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif error is not None:
+                results[tp] = ProduceResult(error.code, error_message=error.message)
+    if transactional and not _may_use(ctx, request.transactional_id):
         refused = ProduceResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         results = dict.fromkeys([*results, *entries], refused)
     elif entries:
@@ -60,6 +72,12 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
         _raise_first_error(results)
         return None
     return _response(ctx, request, results)
+
+
+def _may_use(ctx: RequestContext, transactional_id: str | None) -> bool:
+    return transactional_id is not None and allowed(
+        ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    )
 
 
 def _objection(records: memoryview | None, version: int) -> KafkaError | None:

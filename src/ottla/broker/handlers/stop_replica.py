@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, require_cluster
 from ottla.broker.replica_request_epochs import refusal
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 async def handle(ctx: RequestContext, request: m.StopReplicaRequest) -> m.StopReplicaResponse:
+    require_cluster(ctx, Operation.CLUSTER_ACTION)
     error = refusal(ctx.services, request.broker_epoch, request.controller_epoch)
     if error is not ErrorCode.NONE:
         return m.StopReplicaResponse(error_code=error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, require_group
 from ottla.coordinator.rebalance import SyncRequest
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 async def handle(ctx: RequestContext, request: m.SyncGroupRequest) -> m.SyncGroupResponse:
+    require_group(ctx, Operation.READ, request.group_id)
     if ctx.version >= 5 and None in (request.protocol_type, request.protocol_name):
         return m.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     result = await ctx.services.groups.sync(

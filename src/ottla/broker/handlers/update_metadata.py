@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import Operation, require_cluster
 from ottla.broker.replica_request_epochs import refusal
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
@@ -24,6 +25,7 @@ log = logging.getLogger("state.change.logger")
 
 
 async def handle(ctx: RequestContext, request: m.UpdateMetadataRequest) -> m.UpdateMetadataResponse:
+    require_cluster(ctx, Operation.CLUSTER_ACTION)
     error = refusal(ctx.services, request.broker_epoch, request.controller_epoch)
     if error is not ErrorCode.NONE:
         log.warning(
