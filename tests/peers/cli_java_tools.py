@@ -1,0 +1,101 @@
+"""Kafka 2.8.2's own tools and ours side by side: the same command line, what each says.
+
+Kafka's tools print errors now on stdout, now on stderr, with a stack below; ours print one line on
+stderr. `Answer` is what is left when those differences are taken off: exit code, the lines of the
+result, and the error in one line.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from ottla.cli import main as cli_main
+from ottla.testing.java import java_command
+
+PROGRAM = Path(__file__).parent / "cli_java" / "RunTools.java"
+CLASSES = {
+    "topics": "kafka.admin.TopicCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "reassign": "kafka.admin.ReassignPartitionsCommand",
+    "elect": "kafka.admin.LeaderElectionCommand",
+}
+_STARTS_OF_ERRORS = (
+    "Error while executing topic command : ",
+    "Error: ",
+    "Error reassigning partition(s):",
+    "Cannot execute because",
+)
+_EXCEPTION = re.compile(r"(?:[a-z]+\.)+(?:[a-zA-Z]+\.)*[A-Z]\w*(?:Exception|Error): ")
+_TOPIC_ID = re.compile(r"TopicId: [\w-]{22}")
+
+
+class Answer(NamedTuple):
+    code: int
+    lines: list[str]
+    error: str
+
+
+class JavaTools:
+    """One JVM that runs Kafka's tools one after the other."""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            java_command("kafka-2.8.2", str(PROGRAM)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=30)
+
+    def run(self, command: str, *arguments: str) -> tuple[int, str, str]:
+        words = [CLASSES[command], *arguments]
+        line = " ".join(base64.b64encode(word.encode()).decode() for word in words)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        code, out, err, _ = self._process.stdout.readline().split(" ")
+        return int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode()
+
+    def ask(self, command: str, *arguments: str) -> Answer:
+        code, out, err = self.run(command, *arguments)
+        lines = out.splitlines()
+        if code == 0:
+            return Answer(code, _masked(lines), "")
+        begin = next(
+            (i for i, line in enumerate(lines) if line.startswith(_STARTS_OF_ERRORS)), None
+        )
+        if begin is None:
+            return Answer(code, _masked(lines), _error_on_stderr(err))
+        error = lines[begin] if lines[begin].startswith("Error: ") else " ".join(lines[begin:])
+        return Answer(code, _masked(lines[:begin]), _EXCEPTION.sub("", error))
+
+
+def _error_on_stderr(text: str) -> str:
+    first, _, rest = text.partition("\n")
+    if first.startswith("Error while executing config command with args"):
+        reason = rest.partition("\n")[0]
+        return f"Error while executing config command : {_EXCEPTION.sub('', reason)}"
+    return _EXCEPTION.sub("", first.removeprefix('Exception in thread "main" '))
+
+
+def _masked(lines: list[str]) -> list[str]:
+    return [_TOPIC_ID.sub("TopicId: *", line) for line in lines]
+
+
+def ask_ottla(command: str, *arguments: str) -> Answer:
+    """Ours, in this process: the same code as the `ottla` command."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = cli_main.run([command, *arguments])
+    error = err.getvalue()
+    assert error.count("\n") == (code != 0), "one line for a failure, none otherwise"
+    return Answer(code, _masked(out.getvalue().splitlines()), error.rstrip("\n"))
