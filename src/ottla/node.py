@@ -461,14 +461,23 @@ async def run_broker(
     await node.start()
     if ready is not None:
         ready(node)
+
+    async def controlled() -> bool:
+        return await stop.wait()
+
+    await serve_until(node, controlled())
+
+
+async def serve_until(node: Node, asked: Coroutine[Any, Any, bool]) -> None:
+    """Serves until `asked` returns (true: leave with a controlled shutdown) or the node fails."""
     failed = node.failed
     if failed is None:
         raise InvariantViolated("a started node has no way to fail")
-    asked = loop.create_task(stop.wait())
+    asking = asyncio.get_running_loop().create_task(asked)
     try:
-        await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
-        await node.stop(controlled=not failed.done())
+        await asyncio.wait((asking, failed), return_when=asyncio.FIRST_COMPLETED)
+        await node.stop(controlled=not failed.done() and asking.result())
     finally:
-        asked.cancel()
+        asking.cancel()
     if failed.done():
         failed.result()

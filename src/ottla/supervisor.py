@@ -195,7 +195,7 @@ def _store_main(options: UpOptions, pipes: _Pipes) -> None:
 
 def _broker_main(options: UpOptions, broker_id: int, pipes: _Pipes) -> None:
     from ottla.config import BrokerConfig
-    from ottla.node import Node
+    from ottla.node import Node, serve_until
     from ottla.runtime import system_runtime
 
     config = BrokerConfig.from_file(config_path(options.data, broker_id))
@@ -204,9 +204,7 @@ def _broker_main(options: UpOptions, broker_id: int, pipes: _Pipes) -> None:
         node = Node(config, system_runtime())
         await node.start()
         os.write(pipes.ready_write, b"+")
-        whole_cluster_stops = await _stop_requested(pipes)
-        # With every broker going there is nobody to hand leadership to.
-        await node.stop(controlled=not whole_cluster_stops)
+        await serve_until(node, _asked_to_leave(pipes))
 
     _run_loop(f"broker-{broker_id}", options, main())
 
@@ -214,7 +212,7 @@ def _broker_main(options: UpOptions, broker_id: int, pipes: _Pipes) -> None:
 def _run_alone(options: UpOptions) -> int:
     """One broker needs no second process: store and broker share one event loop."""
     from ottla.config import BrokerConfig
-    from ottla.node import Node
+    from ottla.node import Node, serve_until
     from ottla.runtime import system_runtime
     from ottla.zk.server import ZooKeeperServer
 
@@ -225,16 +223,20 @@ def _run_alone(options: UpOptions) -> int:
         )
         await store.start()
         node = Node(BrokerConfig.from_file(config_path(options.data, 0)), runtime)
+        stop = asyncio.Event()
+        for stop_signal in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(stop_signal, stop.set)
+
+        async def nobody_takes_over() -> bool:
+            await stop.wait()
+            print("stopping", file=sys.stderr, flush=True)
+            return False
+
         try:
             await node.start()
             _print_ready(options, [_Child("broker-0", os.getpid())])
-            stop = asyncio.Event()
-            for stop_signal in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(stop_signal, stop.set)
-            await stop.wait()
-            print("stopping", file=sys.stderr, flush=True)
+            await serve_until(node, nobody_takes_over())
         finally:
-            await node.stop(controlled=False)
             await store.stop()
 
     pid_path(options.data, "broker-0").write_text(f"{os.getpid()}\n")
@@ -253,6 +255,12 @@ def _run_loop(name: str, options: UpOptions, main: Coroutine[Any, Any, None]) ->
     configure_logging(options.data / "logs", name)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
+
+
+async def _asked_to_leave(pipes: _Pipes) -> bool:
+    """True for a broker that leaves alone; with every broker going nobody could take over."""
+    whole_cluster_stops = await _stop_requested(pipes)
+    return not whole_cluster_stops
 
 
 async def _stop_requested(pipes: _Pipes, ignore_lifeline_for_s: float = 0.0) -> bool:
