@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
@@ -43,6 +43,11 @@ class OffsetIndex:
         """Where to start looking for the offset: the last indexed batch that ends at or before."""
         slot = bisect_right(self._offsets, relative_offset)
         return self._positions[slot - 1] if slot else 0
+
+    def offset_from(self, position: int) -> int | None:
+        """The offset of the first entry at the position or behind it."""
+        slot = bisect_left(self._positions, position)
+        return self._offsets[slot] if slot < len(self._offsets) else None
 
     def last_position(self) -> int:
         return self._positions[-1] if self._positions else 0

@@ -9,6 +9,7 @@ from ottla.storage import append_checks
 from ottla.storage.append_checks import Batch, Origin
 from ottla.storage.producer_state import ProducerBatch
 from ottla.wire import records
+from ottla.wire.records import BatchHeader
 
 if TYPE_CHECKING:
     from ottla.storage.log import Log
@@ -62,15 +63,28 @@ def prepare_leader_append(
 
 
 def _check_producers(log: Log, batches: list[Batch], origin: Origin) -> ProducerBatch | None:
-    for _, header in batches:
+    for view, header in batches:
         if header.producer_id < 0:
             continue
         if origin is Origin.COORDINATOR:
-            log.producers.check_epoch(header.producer_id, header.producer_epoch)
+            _check_coordinator_batch(log, view, header)
             continue
         duplicate = log.producers.check(
-            header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_sequence,
+            transactional=header.is_transactional,
         )
         if duplicate is not None:
             return duplicate
     return None
+
+
+def _check_coordinator_batch(log: Log, view: memoryview, header: BatchHeader) -> None:
+    """A marker, or the offset commits of a transaction."""
+    if not header.is_control:
+        log.producers.check_epoch(header.producer_id, header.producer_epoch)
+        return
+    marker = records.parse_marker(view)
+    log.producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla.errors import ErrorCode, InvariantViolated, KafkaError
 from ottla.runtime import Runtime
-from ottla.storage import checkpoints, retention
+from ottla.storage import checkpoints, retention, transaction_index
 from ottla.storage import segment as segments
 from ottla.storage.append_checks import Batch, Origin
 from ottla.storage.leader_append import prepare_leader_append
@@ -25,6 +25,7 @@ from ottla.storage.replica_append import split_replicated
 from ottla.storage.segment import BatchPlace, Segment
 from ottla.storage.settings import LogSettings
 from ottla.storage.snapshots import load_producers, snapshot_offsets
+from ottla.storage.transaction_index import AbortedTransaction
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 EMPTY = memoryview(b"")
@@ -228,7 +229,9 @@ class Log:
         for view, header in batches:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.producer_id >= 0:
-                replay_batch(self.producers, header, view)
+                aborted = replay_batch(self.producers, header, view)
+                if aborted is not None:
+                    self.unsynced.add(active.add_aborted(aborted))
         self.end_offset = places[-1].last_offset + 1
         self.producers.map_end_offset = self.end_offset
         recent = self._recent
@@ -290,6 +293,30 @@ class Log:
             return segments.MAX_SEGMENT_BYTES
         return max(0, self._limit(segment, slot, end_offset) - start)
 
+    def aborted_in(self, offset: int, size: int) -> list[AbortedTransaction]:
+        """Aborted transactions that a reader must know to filter `size` bytes read at `offset`
+        (Log.addAbortedTransactions); a few too many do no harm."""
+        slot = max(0, bisect_right(self._bases, offset) - 1)
+        found: list[AbortedTransaction] = []
+        if not any(segment.aborted() for segment in self._segments[slot:]):
+            return found
+        upper_bound = self.end_offset
+        for number in range(slot, len(self._segments)):
+            segment = self._segments[number]
+            position = self._position_of(segment, offset)
+            if position is None:
+                continue
+            bound = segment.offset_after(position + size)
+            if bound is not None:
+                upper_bound = bound
+            elif number + 1 < len(self._bases):
+                upper_bound = self._bases[number + 1]
+            break
+        for segment in self._segments[slot:]:
+            if transaction_index.collect(segment.aborted(), offset, upper_bound, found):
+                break
+        return found
+
     # --- bounds -----------------------------------------------------------------------------
 
     def set_high_watermark(self, offset: int) -> bool:
@@ -297,7 +324,17 @@ class Log:
         bounded = max(self.start_offset, min(offset, self.end_offset))
         moved = bounded != self.high_watermark
         self.high_watermark = bounded
+        if moved:
+            self.producers.replicated_up_to(bounded)
         return moved
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to here every transaction has ended: where readers of committed records stop."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.start_offset)
 
     def advance_start_offset(self, offset: int) -> bool:
         """Hides everything before `offset` (DeleteRecords, leader's start); True if it moved."""

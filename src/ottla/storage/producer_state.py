@@ -1,16 +1,19 @@
-"""Idempotent producers of one partition: sequences, duplicates, snapshots (ProducerStateManager).
+"""Producers of one partition: sequences, duplicates, open transactions, snapshots
+(ProducerStateManager).
 
-Transactions are only followed as far as the snapshot file needs them (open transaction, coordinator
-epoch); the last stable offset comes with the transaction coordinator.
+A transaction is open from its first record to its marker, and stays unstable until the marker is
+replicated: readers of committed records must not pass the first such offset.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import ItemsView
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.checksum import crc32c
 
 NO_PRODUCER = -1
@@ -33,6 +36,15 @@ class ProducerBatch(NamedTuple):
     last_sequence: int
     base_offset: int
     last_offset: int
+    timestamp: int
+
+
+class EndMarker(NamedTuple):
+    """A commit or abort marker in the log, of the producer that is named beside it."""
+
+    offset: int
+    is_abort: bool
+    coordinator_epoch: int
     timestamp: int
 
 
@@ -65,10 +77,23 @@ def add_to_sequence(sequence: int, count: int) -> int:
 class ProducerState:
     """Everything known of the producers that wrote to one partition, up to `map_end_offset`."""
 
-    __slots__ = ("_producers", "last_snapshot_offset", "map_end_offset")
+    __slots__ = (
+        "_open",
+        "_producers",
+        "_unreplicated",
+        "first_unstable_offset",
+        "last_snapshot_offset",
+        "map_end_offset",
+    )
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
+        # First offset -> producer of the open transactions; in the log's order, oldest first.
+        self._open: dict[int, int] = {}
+        # First offset -> marker's offset of ended ones whose marker is not replicated yet.
+        self._unreplicated: dict[int, int] = {}
+        # The lowest key of both; None where nothing holds back readers of committed records.
+        self.first_unstable_offset: int | None = None
         self.map_end_offset = 0
         self.last_snapshot_offset = 0
 
@@ -78,12 +103,22 @@ class ProducerState:
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
+    def items(self) -> ItemsView[int, Producer]:
+        return self._producers.items()
+
     def check(
-        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        *,
+        transactional: bool = False,
     ) -> ProducerBatch | None:
         """What the leader does with a batch: None = append, a batch = it is that duplicate.
 
-        Raises the errors of FACTS: 45 for a gap or an old sequence, 47 for an old epoch.
+        Raises KafkaError: 45 for a gap or an old sequence, 47 for an old epoch, 48 for records
+        outside of the transaction that the producer has open here.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -104,6 +139,12 @@ class ProducerState:
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Producer {producer_id} sent sequence {first_sequence}, expected {expected}.",
             )
+        if producer.transaction_first_offset >= 0 and not transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {producer_id} has a transaction open since offset "
+                f"{producer.transaction_first_offset} and sent records outside of it.",
+            )
         return None
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
@@ -111,6 +152,17 @@ class ProducerState:
         producer = self._producers.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        """An old coordinator, which does not know that it was replaced, is fenced off (52)."""
+        self.check_epoch(producer_id, epoch)
+        producer = self._producers.get(producer_id)
+        if producer is not None and coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Coordinator epoch {coordinator_epoch} is older than "
+                f"{producer.coordinator_epoch} of producer {producer_id}.",
+            )
 
     def record(
         self, producer_id: int, epoch: int, batch: ProducerBatch, *, transactional: bool
@@ -121,15 +173,45 @@ class ProducerState:
         producer.last_timestamp = batch.timestamp
         if transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = batch.base_offset
+            self._open[batch.base_offset] = producer_id
+            if self.first_unstable_offset is None:
+                self.first_unstable_offset = batch.base_offset
 
     def record_marker(
-        self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int
-    ) -> None:
-        """A commit or abort marker was appended (or replayed)."""
+        self, producer_id: int, epoch: int, marker: EndMarker
+    ) -> AbortedTransaction | None:
+        """A marker was appended (or replayed); what the transaction index gets, if anything.
+
+        A marker without a transaction to end leaves no trace there (ProducerAppendInfo).
+        """
         producer = self._enter(producer_id, epoch)
-        producer.transaction_first_offset = -1
-        producer.last_timestamp = timestamp
-        producer.coordinator_epoch = max(producer.coordinator_epoch, coordinator_epoch)
+        first_offset, producer.transaction_first_offset = producer.transaction_first_offset, -1
+        producer.last_timestamp = marker.timestamp
+        producer.coordinator_epoch = max(producer.coordinator_epoch, marker.coordinator_epoch)
+        if first_offset < 0:
+            return None
+        self._open.pop(first_offset, None)
+        self._unreplicated[first_offset] = marker.offset
+        self._find_first_unstable()
+        if not marker.is_abort:
+            return None
+        stable = next(iter(self._open), marker.offset + 1)
+        return AbortedTransaction(producer_id, first_offset, marker.offset, stable)
+
+    def replicated_up_to(self, high_watermark: int) -> None:
+        """Transactions whose marker lies below are over for every reader."""
+        if self._unreplicated:
+            self._unreplicated = {
+                first: last for first, last in self._unreplicated.items() if last >= high_watermark
+            }
+            self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        lowest = next(iter(self._open), None)
+        if self._unreplicated:
+            unreplicated = min(self._unreplicated)
+            lowest = unreplicated if lowest is None else min(lowest, unreplicated)
+        self.first_unstable_offset = lowest
 
     def _enter(self, producer_id: int, epoch: int) -> Producer:
         producer = self._producers.get(producer_id)
@@ -150,6 +232,9 @@ class ProducerState:
 
     def clear(self, end_offset: int) -> None:
         self._producers.clear()
+        self._open.clear()
+        self._unreplicated.clear()
+        self.first_unstable_offset = None
         self.map_end_offset = end_offset
         self.last_snapshot_offset = end_offset
 
@@ -195,5 +280,14 @@ class ProducerState:
                     )
                 )
         self._producers = producers
+        self._open = dict(
+            sorted(
+                (producer.transaction_first_offset, producer_id)
+                for producer_id, producer in producers.items()
+                if producer.transaction_first_offset >= 0
+            )
+        )
+        self._unreplicated = {}
+        self._find_first_unstable()
         self.map_end_offset = offset
         self.last_snapshot_offset = offset

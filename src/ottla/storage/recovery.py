@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from ottla.errors import KafkaError
 from ottla.runtime import Runtime
 from ottla.storage import batch_scan, checkpoints, snapshots
 from ottla.storage import segment as segments
@@ -19,8 +20,11 @@ from ottla.storage.index import OffsetIndex, TimeIndex
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.log import Log
 from ottla.storage.open_files import OpenFiles
+from ottla.storage.producer_state import ProducerState
+from ottla.storage.replay import replay_batch
 from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.settings import LogSettings
+from ottla.storage.transaction_index import AbortedTransaction
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -50,19 +54,22 @@ def load_log(
         log.add_segment(_open_segment(runtime, open_files, folder, base_offset, settings))
     log.recovery_point = recovery_point
     log.start_offset = start_offset
-    if not clean:
-        recover(runtime, log)
+    producers = None if clean else recover(runtime, log)
     _settle_bounds(log, start_offset)
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.set_high_watermark(high_watermark)
     log.checkpointed_high_watermark = log.high_watermark
     _remove_stray_snapshots(runtime, log)
-    has_snapshots = bool(snapshots.snapshot_offsets(disk, folder))
-    if clean and not has_snapshots:
+    if producers is not None and producers.map_end_offset == log.end_offset:
+        log.producers = producers
+        producers.replicated_up_to(log.high_watermark)
+    elif clean and not snapshots.snapshot_offsets(disk, folder):
         log.producers.clear(log.end_offset)
     else:
         log.producers = snapshots.load_producers(disk, folder, log.segments, log)
-    if not clean:
+    if clean:
+        _check_transaction_indexes(runtime, log)
+    else:
         log.write_snapshot()
     log.release()
     return log
@@ -81,16 +88,22 @@ def _settle_bounds(log: Log, start_offset: int) -> None:
     log.epochs.truncate_from_start(log.start_offset)
 
 
-def recover(runtime: Runtime, log: Log) -> None:
-    """Scans from the recovery point's segment on; cuts at the first bad byte."""
+def recover(runtime: Runtime, log: Log) -> ProducerState | None:
+    """Scans from the recovery point's segment on; cuts at the first bad byte. Returns what the
+    producers' state is at the end of that."""
     parts = log.segments
+    if not parts:
+        return None
     first = max(
         (n for n, segment in enumerate(parts) if segment.base_offset <= log.recovery_point),
         default=0,
     )
+    producers = snapshots.state_at(
+        runtime.disk, log.folder, parts, log.start_offset, parts[first].base_offset
+    )
     for number in range(first, len(parts)):
         following = parts[number + 1].base_offset if number + 1 < len(parts) else None
-        cut = _recover_segment(runtime, parts[number], log.epochs, following)
+        cut = _recover_segment(runtime, parts[number], log.epochs, producers, following)
         if cut:
             _logger.warning(
                 "%s: segment %d was cut by %d bytes in recovery",
@@ -102,21 +115,27 @@ def recover(runtime: Runtime, log: Log) -> None:
                 runtime.disk.remove(path)
             break
     log.write_epochs()
+    return producers
 
 
 def _recover_segment(
-    runtime: Runtime, segment: Segment, epochs: LeaderEpochs, following: int | None
+    runtime: Runtime,
+    segment: Segment,
+    epochs: LeaderEpochs,
+    producers: ProducerState,
+    following: int | None,
 ) -> int:
     """Rebuilds one segment; returns how many bytes at its end were bad and are gone."""
     offset_index, time_index = OffsetIndex(), TimeIndex()
     base, expected = segment.base_offset, segment.base_offset
     since, valid = 0, 0
     max_timestamp, max_timestamp_offset = -1, base
+    aborted: list[AbortedTransaction] = []
     file = runtime.disk.open(segment.path(segments.LOG_SUFFIX))
     try:
         size = file.size()
         try:
-            for position, header, _ in batch_scan.checked_batches(file, 0, size):
+            for position, header, batch in batch_scan.checked_batches(file, 0, size):
                 last_offset = header.base_offset + header.last_offset_delta
                 out_of_range = last_offset - base > MAX_RELATIVE_OFFSET or (
                     following is not None and last_offset >= following
@@ -133,6 +152,9 @@ def _recover_segment(
                 since += header.size
                 valid = position + header.size
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
+                if header.producer_id >= 0:
+                    ended = replay_batch(producers, header, batch)
+                    aborted += [] if ended is None else [ended]
         except LogDamaged as damage:
             _logger.warning("%s: %s", segment.path(segments.LOG_SUFFIX), damage)
             file.truncate(valid)
@@ -143,7 +165,24 @@ def _recover_segment(
     segment.size = valid
     segment.adopt_indexes(offset_index, time_index)
     segment.write_indexes()
+    segment.set_aborted(aborted)
+    producers.map_end_offset = max(producers.map_end_offset, expected)
     return size - valid
+
+
+def _check_transaction_indexes(runtime: Runtime, log: Log) -> None:
+    """A damaged `.txnindex` would show aborted records: it is made again from the log."""
+    for segment in log.segments:
+        if not runtime.disk.exists(segment.path(segments.TXN_INDEX_SUFFIX)):
+            continue
+        try:
+            segment.aborted()
+        except KafkaError as damage:
+            _logger.warning("%s", damage)
+            state = snapshots.state_at(
+                runtime.disk, log.folder, log.segments, log.start_offset, segment.base_offset
+            )
+            segment.set_aborted(snapshots.replay_segment(runtime.disk, segment, state))
 
 
 def _open_segment(

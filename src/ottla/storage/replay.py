@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from ottla.storage.producer_state import ProducerBatch, ProducerState
+from ottla.storage.producer_state import EndMarker, ProducerBatch, ProducerState
+from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire import records
 from ottla.wire.primitives import Buffer
 from ottla.wire.records import BatchHeader
 
 
-def replay_batch(producers: ProducerState, header: BatchHeader, batch: Buffer) -> None:
-    """`batch` is needed for control batches only; others are known by their header."""
+def replay_batch(
+    producers: ProducerState, header: BatchHeader, batch: Buffer
+) -> AbortedTransaction | None:
+    """`batch` is needed for control batches only; others are known by their header. The answer
+    belongs into the transaction index of the batch's segment."""
     if header.is_control:
         marker = records.parse_marker(batch)
-        if marker.is_commit or marker.is_abort:
-            producers.record_marker(
-                header.producer_id,
-                header.producer_epoch,
+        if not (marker.is_commit or marker.is_abort):
+            return None
+        return producers.record_marker(
+            header.producer_id,
+            header.producer_epoch,
+            EndMarker(
+                header.base_offset,
+                marker.is_abort,
                 marker.coordinator_epoch,
                 header.max_timestamp,
-            )
-        return
+            ),
+        )
     producers.record(
         header.producer_id,
         header.producer_epoch,
@@ -32,3 +40,4 @@ def replay_batch(producers: ProducerState, header: BatchHeader, batch: Buffer) -
         ),
         transactional=header.is_transactional,
     )
+    return None

@@ -7,11 +7,13 @@ and writes them when it is sealed or closed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Disk, File
-from ottla.storage import batch_scan
+from ottla.storage import batch_scan, transaction_index
 from ottla.storage.batch_scan import LogDamaged
 from ottla.storage.index import (
     OFFSET_ENTRY_BYTES,
@@ -21,6 +23,7 @@ from ottla.storage.index import (
     TimeIndex,
 )
 from ottla.storage.open_files import OpenFiles
+from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.records import BatchHeader
 
 LOG_SUFFIX = ".log"
@@ -48,6 +51,7 @@ class BatchPlace(NamedTuple):
 
 class Segment:
     __slots__ = (
+        "_aborted",
         "_bytes_since_entry",
         "_disk",
         "_file",
@@ -88,6 +92,8 @@ class Segment:
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = None if size else OffsetIndex()
         self._time_index: TimeIndex | None = None if size else TimeIndex()
+        # None = not read yet; every entry is in its file as soon as it is here.
+        self._aborted: list[AbortedTransaction] | None = None if size else []
         self._bytes_since_entry = 0
         # None = not read yet: the time index's last entry has it.
         self._max_timestamp: int | None = None if size else -1
@@ -115,6 +121,8 @@ class Segment:
             file.close()
         if self._sealed and self.size:
             self._offset_index = self._time_index = None
+        if self._aborted:
+            self._aborted = None
 
     def forget(self) -> None:
         """As `release`, for a segment that is not used any more."""
@@ -230,6 +238,9 @@ class Segment:
         offset_index.truncate_to_position(size)
         time_index.truncate_to_offset(offset - self.base_offset)
         self._bytes_since_entry = 0
+        kept = [entry for entry in self.aborted() if entry.last_offset < offset]
+        if len(kept) < len(self.aborted()):
+            self.set_aborted(kept)
         if size == 0:
             self._first_timestamp = None
         last = time_index.last()
@@ -244,6 +255,55 @@ class Segment:
         """Takes indexes that a scan of the whole file made; their last time entry is its end."""
         self._offset_index, self._time_index = offset_index, time_index
         self._max_timestamp = None
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """Transactions whose abort marker is in this segment, by marker; not to be changed."""
+        if self._aborted is None:
+            path = self.path(TXN_INDEX_SUFFIX)
+            data = self._disk.read_bytes(path) if self._disk.exists(path) else b""
+            try:
+                self._aborted = transaction_index.decode(data)
+            except IndexDamaged as damage:
+                # Recovery rebuilds it at the next start; until then nobody may guess.
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path}: {damage}") from None
+        return self._aborted
+
+    def add_aborted(self, entry: AbortedTransaction) -> Path:
+        """Returns the file that this was written to; the log's next flush syncs it."""
+        entries = self.aborted()
+        path = self.path(TXN_INDEX_SUFFIX)
+        file = self._disk.open(path)
+        try:
+            # Not at the file's end: a failed write may have left bytes there.
+            file.write_at(
+                transaction_index.encode((entry,)), len(entries) * transaction_index.ENTRY_BYTES
+            )
+        finally:
+            file.close()
+        entries.append(entry)
+        return path
+
+    def set_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Replaces all entries (truncation, recovery); none leave no file."""
+        path = self.path(TXN_INDEX_SUFFIX)
+        if entries:
+            file = self._disk.open(path)
+            try:
+                file.truncate(0)
+                file.append(transaction_index.encode(entries))
+                file.sync()
+            finally:
+                file.close()
+        else:
+            self._disk.remove(path)
+        self._aborted = list(entries)
+
+    def offset_after(self, position: int) -> int | None:
+        """An offset that no batch before the position reaches; None where the index ends before
+        (OffsetIndex.fetchUpperBoundOffset)."""
+        offset_index, _ = self._indexes()
+        relative = offset_index.offset_from(position)
+        return None if relative is None else self.base_offset + relative
 
     def _indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         if self._offset_index is None or self._time_index is None:

@@ -12,6 +12,7 @@ from ottla.storage import segment as segments
 from ottla.storage.producer_state import ProducerState, SnapshotDamaged
 from ottla.storage.replay import replay_batch
 from ottla.storage.segment import Segment
+from ottla.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from ottla.storage.log import Log
@@ -47,23 +48,38 @@ def newest_snapshot(disk: Disk, folder: Path, start_offset: int, end_offset: int
 def load_producers(disk: Disk, folder: Path, parts: Sequence[Segment], log: Log) -> ProducerState:
     """Newest snapshot plus what the log holds after it. Uses descriptors of its own, so that it
     also runs off the event loop while a log is being loaded."""
-    state = newest_snapshot(disk, folder, log.start_offset, log.end_offset)
-    for number, segment in enumerate(parts):
-        following = parts[number + 1].base_offset if number + 1 < len(parts) else log.end_offset
-        if following > state.map_end_offset and segment.size:
-            _replay_segment(disk, segment, state)
-    state.map_end_offset = log.end_offset
+    state = state_at(disk, folder, parts, log.start_offset, log.end_offset)
+    state.replicated_up_to(log.high_watermark)
     return state
 
 
-def _replay_segment(disk: Disk, segment: Segment, state: ProducerState) -> None:
+def state_at(
+    disk: Disk, folder: Path, parts: Sequence[Segment], start_offset: int, end_offset: int
+) -> ProducerState:
+    """The producers' state at a segment's base or at the log's end."""
+    state = newest_snapshot(disk, folder, start_offset, end_offset)
+    for number, segment in enumerate(parts):
+        following = parts[number + 1].base_offset if number + 1 < len(parts) else end_offset
+        is_behind = following <= state.map_end_offset
+        if not is_behind and segment.base_offset < end_offset and segment.size:
+            replay_segment(disk, segment, state)
+    state.map_end_offset = end_offset
+    return state
+
+
+def replay_segment(disk: Disk, segment: Segment, state: ProducerState) -> list[AbortedTransaction]:
+    """Adds what the segment holds after the state; the transactions that were aborted in it."""
     from_offset = state.map_end_offset
+    aborted: list[AbortedTransaction] = []
     file = disk.open(segment.path(segments.LOG_SUFFIX))
     try:
         for position, header in batch_scan.headers(file, 0, segment.size):
             if header.producer_id < 0 or header.base_offset < from_offset:
                 continue
             batch = file.read_at(header.size, position) if header.is_control else b""
-            replay_batch(state, header, batch)
+            entry = replay_batch(state, header, batch)
+            if entry is not None:
+                aborted.append(entry)
     finally:
         file.close()
+    return aborted
