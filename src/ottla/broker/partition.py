@@ -274,22 +274,28 @@ class Partition:
         for wait in tuple(self.fetch_waits):
             wait.check(self)
 
-    def bytes_available(self, offset: int, *, as_follower: bool) -> int:
+    def bytes_available(self, offset: int, *, as_follower: bool, committed: bool = False) -> int:
         log = self.log
         if log is None:
             return 0
-        return log.bytes_between(offset, log.end_offset if as_follower else log.high_watermark)
+        if as_follower:
+            return log.bytes_between(offset, log.end_offset)
+        return log.bytes_between(
+            offset, log.last_stable_offset if committed else log.high_watermark
+        )
 
     def result_without_records(self, log: Log) -> FetchResult:
         """The answer to a fetch at the end. Most partitions of a large fetch get this one, so it
         is made once and stays the same object while the bounds do not move."""
         result = self._without_records
+        last_stable_offset = log.last_stable_offset
         if (
             result.high_watermark != log.high_watermark
+            or result.last_stable_offset != last_stable_offset
             or result.log_start_offset != log.start_offset
         ):
             result = self._without_records = FetchResult(
-                ErrorCode.NONE, log.high_watermark, log.high_watermark, log.start_offset, EMPTY
+                ErrorCode.NONE, log.high_watermark, last_stable_offset, log.start_offset, EMPTY
             )
         return result
 

@@ -165,7 +165,7 @@ class ProduceQueue:
 class Readable(Protocol):
     """What a waiting fetch asks a partition."""
 
-    def bytes_available(self, offset: int, *, as_follower: bool) -> int: ...
+    def bytes_available(self, offset: int, *, as_follower: bool, committed: bool) -> int: ...
 
     @property
     def fetch_waits(self) -> dict[FetchWait, None]: ...
@@ -174,7 +174,15 @@ class Readable(Protocol):
 class FetchWait:
     """A long poll: done when enough bytes are there, something changed, or at its time-out."""
 
-    __slots__ = ("_as_follower", "_min_bytes", "_offsets", "_timeout", "_timeouts", "future")
+    __slots__ = (
+        "_as_follower",
+        "_committed",
+        "_min_bytes",
+        "_offsets",
+        "_timeout",
+        "_timeouts",
+        "future",
+    )
 
     def __init__(
         self,
@@ -184,7 +192,9 @@ class FetchWait:
         offsets: dict[Readable, int],
         *,
         as_follower: bool,
+        committed: bool = False,
     ) -> None:
+        self._committed = committed
         self._timeouts = timeouts
         self._min_bytes = min_bytes
         self._offsets = offsets
@@ -196,13 +206,15 @@ class FetchWait:
 
     def check(self, partition: Readable) -> None:
         """`partition` has moved."""
-        follower = self._as_follower
-        available = partition.bytes_available(self._offsets[partition], as_follower=follower)
+        follower, committed = self._as_follower, self._committed
+        available = partition.bytes_available(
+            self._offsets[partition], as_follower=follower, committed=committed
+        )
         if available <= 0:
             return
         if available < self._min_bytes:
             available = sum(
-                other.bytes_available(offset, as_follower=follower)
+                other.bytes_available(offset, as_follower=follower, committed=committed)
                 for other, offset in self._offsets.items()
             )
         if available >= self._min_bytes:

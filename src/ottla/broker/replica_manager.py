@@ -334,7 +334,7 @@ class ReplicaManager:
         if params.max_wait_ms <= 0 or not partitions:
             return results
         size = 0
-        for _, (error, _, _, _, records, diverging_epoch, _) in results:
+        for _, (error, _, _, _, records, diverging_epoch, _, _) in results:
             if error is not ErrorCode.NONE or diverging_epoch is not None:
                 return results
             if records is not None:
@@ -352,6 +352,7 @@ class ReplicaManager:
             params.min_bytes,
             offsets,
             as_follower=params.is_follower,
+            committed=params.reads_committed,
         )
         try:
             await wait.future

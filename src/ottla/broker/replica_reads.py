@@ -52,12 +52,12 @@ def read_one(
             return FetchResult(
                 ErrorCode.NONE,
                 log.high_watermark,
-                log.high_watermark,
+                log.last_stable_offset,
                 log.start_offset,
                 EMPTY,
                 diverging,
             )
-    visible_end = log.end_offset if is_follower else log.high_watermark
+    visible_end = _visible_end(params, log)
     if want.fetch_offset == visible_end or (
         # A broker that is no replica here: it learns the bounds but gets no records.
         is_follower and params.replica_id not in partition.remotes
@@ -67,8 +67,21 @@ def read_one(
         want.fetch_offset, min(want.max_bytes, left), visible_end, min_one_batch=min_one_batch
     )
     return FetchResult(
-        ErrorCode.NONE, log.high_watermark, log.high_watermark, log.start_offset, data
+        ErrorCode.NONE,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.start_offset,
+        data,
+        aborted=tuple(log.aborted_in(want.fetch_offset, len(data)))
+        if len(data) and params.reads_committed
+        else (),
     )
+
+
+def _visible_end(params: FetchParams, log: Log) -> int:
+    if params.replica_id >= 0:
+        return log.end_offset
+    return log.last_stable_offset if params.reads_committed else log.high_watermark
 
 
 def read_again(
@@ -87,7 +100,7 @@ def read_again(
             log = partition.log
             if log is not None and result is partition.result_without_records(log):
                 want = wanted[number][1]
-                end = log.end_offset if params.replica_id >= 0 else log.high_watermark
+                end = _visible_end(params, log)
                 if end == want.fetch_offset and partition.epoch_fits(want.current_leader_epoch):
                     continue
         except KafkaError:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ottla.errors import ErrorCode
 from ottla.storage.append_checks import RecordError
+from ottla.storage.transaction_index import AbortedTransaction
 from ottla.types import ZERO_TOPIC_ID, TopicId
 
 CONSUMER = -1
@@ -38,6 +39,11 @@ class FetchParams(NamedTuple):
     def is_follower(self) -> bool:
         return self.replica_id >= 0
 
+    @property
+    def reads_committed(self) -> bool:
+        """Followers get everything, whatever they ask for."""
+        return self.isolation_level == READ_COMMITTED and self.replica_id < 0
+
 
 class FetchPartition(NamedTuple):
     fetch_offset: int
@@ -57,6 +63,8 @@ class FetchResult(NamedTuple):
     # (epoch, end offset) up to which the follower's log agrees with this one (KIP-595).
     diverging_epoch: tuple[int, int] | None = None
     preferred_read_replica: int = -1
+    # What a reader of committed records must leave out of `records`.
+    aborted: tuple[AbortedTransaction, ...] = ()
 
     @property
     def size(self) -> int:

@@ -337,7 +337,7 @@ async def test_a_fetch_wait_hangs_on_its_partitions_until_it_ends() -> None:
             self.fetch_waits: dict[FetchWait, None] = {}
             self.available = 0
 
-        def bytes_available(self, offset: int, *, as_follower: bool) -> int:
+        def bytes_available(self, offset: int, *, as_follower: bool, committed: bool) -> int:
             return self.available
 
     timeouts = Timeouts()

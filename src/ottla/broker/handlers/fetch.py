@@ -6,7 +6,9 @@ sessions from v7 on (KIP-227), topic ids instead of names from v13 on (KIP-516).
 Versions: below 4 clients cannot read stored batches: UNSUPPORTED_VERSION per partition (there is no
 down-conversion). v12 has lastFetchedEpoch and divergingEpoch, v15 moves the replica id into a tag,
 v16 adds the current leader's endpoint beside errors 6 and 74 (KIP-951).
-Left out: preferred read replicas (always -1), aborted transactions (an empty list), tiered storage.
+Readers of committed records (isolation level 1, v4) see up to the last stable offset and are told
+which transactions in the records were aborted.
+Left out: preferred read replicas (always -1), tiered storage.
 """
 
 from __future__ import annotations
@@ -246,7 +248,12 @@ def _response(
             )
         data = _partition_data(ctx, entry.tp.partition, result)
         if aborted and result.error is ErrorCode.NONE:
-            data.aborted_transactions = []
+            data.aborted_transactions = [
+                response.AbortedTransaction(
+                    producer_id=transaction.producer_id, first_offset=transaction.first_offset
+                )
+                for transaction in result.aborted
+            ]
         if ctx.version >= _OLDEST_WITH_ENDPOINTS and result.error in _LEADER_ERRORS:
             leaders.add(_set_current_leader(ctx, entry.tp, data))
         topics[-1].partitions.append(data)

@@ -5,7 +5,8 @@ record with the largest timestamp (KIP-734), -4 (v8) as -2 and -5 (v9) nothing, 
 tiered storage. Only the leader answers, but for debug consumers (replica id -2).
 Versions: v0 lists segment starts by file time. Before a new leader's high watermark reached the
 start of its epoch: OFFSET_NOT_AVAILABLE (v5) or LEADER_NOT_AVAILABLE.
-Left out: a last stable offset of its own (read_committed sees the high watermark).
+Readers of committed records (isolation level 1, v2) have the last stable offset as their end.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, ResourceType, refused_names
 from ottla.broker.partition import Partition
+from ottla.broker.replica_types import READ_COMMITTED
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage import lookup
 from ottla.storage.log import Log
@@ -51,7 +53,7 @@ async def handle(ctx: RequestContext, request: m.ListOffsetsRequest) -> m.ListOf
                     if topic.name in refused
                     else _answer(
                         ctx,
-                        request.replica_id,
+                        request,
                         TopicPartition(topic.name, part.partition_index),
                         part,
                         repeated=named[topic.name, part.partition_index] > 1,
@@ -75,7 +77,12 @@ def _failed(part: Part, code: ErrorCode) -> Answer:
 
 
 def _answer(
-    ctx: RequestContext, replica_id: int, tp: TopicPartition, part: Part, *, repeated: bool
+    ctx: RequestContext,
+    request: m.ListOffsetsRequest,
+    tp: TopicPartition,
+    part: Part,
+    *,
+    repeated: bool,
 ) -> Answer:
     answer = _failed(part, ErrorCode.NONE)
     manager = ctx.services.replica_manager
@@ -85,13 +92,13 @@ def _answer(
         _check_timestamp(part.timestamp, ctx.version)
         partition = manager.partition(tp)
         log = partition.local_log(
-            part.current_leader_epoch, require_leader=replica_id != _DEBUG_CONSUMER
+            part.current_leader_epoch, require_leader=request.replica_id != _DEBUG_CONSUMER
         )
         if ctx.version == 0:
-            answer.old_style_offsets = _segment_starts(ctx, log, part, replica_id)
+            answer.old_style_offsets = _segment_starts(ctx, log, part, request.replica_id)
         else:
             answer.offset, answer.timestamp, leader_epoch = _find(
-                partition, log, part.timestamp, replica_id
+                partition, log, part.timestamp, request
             )
             if ctx.version >= _OLDEST_WITH_LEADER_EPOCH:
                 answer.leader_epoch = leader_epoch
@@ -111,14 +118,23 @@ def _check_timestamp(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _find(partition: Partition, log: Log, timestamp: int, replica_id: int) -> tuple[int, int, int]:
+def _visible_end(log: Log, request: m.ListOffsetsRequest) -> int:
+    if request.replica_id != _CONSUMER:
+        return log.end_offset
+    committed = request.isolation_level == READ_COMMITTED
+    return log.last_stable_offset if committed else log.high_watermark
+
+
+def _find(
+    partition: Partition, log: Log, timestamp: int, request: m.ListOffsetsRequest
+) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch), -1 each where there is none."""
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return log.start_offset, -1, log.epochs.epoch_at(log.start_offset)
     if timestamp == _LATEST_TIERED:
         return -1, -1, -1
-    is_consumer = replica_id == _CONSUMER
-    visible_end = log.high_watermark if is_consumer else log.end_offset
+    is_consumer = request.replica_id == _CONSUMER
+    visible_end = _visible_end(log, request)
     behind = (
         is_consumer and partition.is_leader and log.high_watermark < partition.epoch_start_offset
     )
