@@ -18,7 +18,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.peer_credentials import peer_credentials
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server import BrokerServer
-from ottla.broker.stale_logs import delete_stale_logs
+from ottla.broker.stale_logs import delete_stale_logs, forget_ended_topics
 from ottla.broker.topic_admin import TopicAdmin
 from ottla.broker.topic_settings import TopicSettings
 from ottla.client.connection import Connection
@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 # whoever starts a cluster here may use it as soon as the start returned.
 _FIRST_METADATA_MS = 10_000
 _REJOIN_PAUSE_S = 1.0
+# Later there is a new session, and with it a new look.
+_CATCH_UP_ATTEMPTS = 60
 
 
 class StartError(OttlaError):
@@ -231,6 +233,7 @@ class Node:
                 # Before, so that no order for a topic's new life meets the log of its old one;
                 # after, because topics may have ended in between.
                 await delete_stale_logs(self.services.store, self.parts.replica_manager)
+                await forget_ended_topics(self.services.store, self.parts.replica_manager)
                 await self._register(check_endpoints=False)
                 await delete_stale_logs(self.services.store, self.parts.replica_manager)
                 break
@@ -312,6 +315,8 @@ class _Parts:
             broker_id=broker_id,
             on_dir_failure=self._dir_failed,
         )
+        self._told_under = cache.told_under
+        cache.add_listener(self._metadata_came)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
         self.controller = Controller(
             runtime, store, broker_id, _controller_config(config), self._connect_to_broker
@@ -345,10 +350,29 @@ class _Parts:
         )
 
     def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
+        if not self.topic_settings.knows(topic):
+            return
         resolved = self.topic_settings.set(topic, overrides)
         self.replica_manager.on_topic_config_change(topic, resolved)
         if resolved.unclean_leader_election_enable:
             self.controller.enable_unclean_leader_election(topic)
+
+    def _metadata_came(self, _topics: frozenset[str]) -> None:
+        """The first word of a controller to this life of the broker: what the one before it did
+        not get to say, or left to a broker that it took for dead, shows in the store."""
+        told_under = self.replica_manager.metadata_cache.told_under
+        if told_under != self._told_under:
+            self._told_under = told_under
+            self._node.spawn(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        for _ in range(_CATCH_UP_ATTEMPTS):
+            try:
+                await forget_ended_topics(self._store, self.replica_manager)
+                return
+            except StoreError as error:
+                log.warning("ended topics could not be looked up, trying again: %r", error)
+                await asyncio.sleep(_REJOIN_PAUSE_S)
 
     def _dir_failed(self, path: Path) -> None:
         if not self.log_manager.online_dirs():

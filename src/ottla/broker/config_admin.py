@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker import authorization as auth
 from ottla.broker.automatic_topics import is_legal
-from ottla.broker.topic_admin import duplicates, write_config
+from ottla.broker.topic_admin import duplicates
 from ottla.configdef import ConfigType, to_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata import znodes
-from ottla.metadata.store import CreateMode, NoNodeError
+from ottla.metadata.store import (
+    ANY_VERSION,
+    Check,
+    Create,
+    CreateMode,
+    NoNodeError,
+    Op,
+    SetData,
+)
 from ottla.topics.configs import topic_definitions, validate_topic_configs
 
 if TYPE_CHECKING:
@@ -163,13 +171,33 @@ async def _store_config(
         ) from None
     if validate_only:
         return
-    await write_config(services.store, _path(topic), configs)
+    await _write_if_there(services.store, topic, znodes.ConfigZnode.encode(configs))
     change = znodes.ConfigChange(f"{znodes.ConfigZnode.TOPICS}/{topic}")
     await services.store.create(
         znodes.ConfigChangeZnode.path(),
         znodes.ConfigChangeZnode.encode(change),
         mode=CreateMode.PERSISTENT_SEQUENTIAL,
     )
+
+
+async def _write_if_there(store: MetadataStore, topic: str, data: bytes) -> None:
+    """Sets or creates the config znode of a topic that exists in the same moment.
+
+    The metadata cache may not know yet that the topic is gone, and nobody would remove a config
+    that is written after its topic's end.
+    """
+    is_there = Check(znodes.TopicZnode.path(topic), ANY_VERSION)
+    writes: tuple[Op, Op] = (SetData(_path(topic), data), Create(_path(topic), data))
+    for write in writes:
+        there, written = await store.multi([is_there, write])
+        if isinstance(there.error, NoNodeError):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist."
+            )
+        if not isinstance(written.error, NoNodeError):
+            break
+    if written.error is not None:
+        raise written.error
 
 
 def unsupported_resource(resource_type: int, name: str, own_id: int) -> KafkaError:

@@ -51,6 +51,8 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self.controller_id = NO_CONTROLLER
+        # (controller epoch, broker epoch) of the last update: who told, and to which life of ours.
+        self.told_under: tuple[int, int] = (-1, -1)
         self._brokers: dict[int, BrokerInfo] = {}
         self._brokers_version = 0
         self._topics: dict[str, _Topic] = {}
@@ -61,9 +63,11 @@ class MetadataCache:
         """Takes over one UpdateMetadata request; returns the topics that it named.
 
         Live brokers replace the old list, partitions merge, a partition with leader -2 goes (the
-        last one takes its topic along), zero topic ids are ignored.
+        last one takes its topic along), zero topic ids are ignored. A topic with another id is
+        another topic: what is known of the old one goes.
         """
         self.controller_id = request.controller_id
+        self.told_under = (request.controller_epoch, request.broker_epoch)
         brokers = {broker.id: _broker_info(broker) for broker in request.live_brokers}
         if brokers != self._brokers:
             self._brokers = brokers
@@ -86,6 +90,7 @@ class MetadataCache:
     def _update_topic(
         self, name: str, topic_id: TopicId, partitions: Iterable[PartitionState]
     ) -> None:
+        self.forget_other_life(name, topic_id)
         topic = self._topics.get(name) or _Topic()
         topic.derived.clear()
         for state in partitions:
@@ -102,6 +107,28 @@ class MetadataCache:
             self._names_by_id.pop(topic.topic_id, None)
             topic.topic_id = topic_id
             self._names_by_id[topic_id] = name
+
+    def forget_other_life(self, name: str, topic_id: TopicId) -> bool:
+        """Forgets the topic if it is known with an id that is not this one."""
+        known = self.topic_id(name)
+        if ZERO_TOPIC_ID in (topic_id, known) or known == topic_id:
+            return False
+        self.forget([name])
+        return True
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Drops topics that ended without a word of the controller; tells the listeners."""
+        gone = [name for name in topics if name in self._topics]
+        for name in gone:
+            self._names_by_id.pop(self._topics.pop(name).topic_id, None)
+        if gone:
+            named = frozenset(gone)
+            for listener in tuple(self._listeners):
+                listener(named)
+
+    def lives(self) -> dict[str, object]:
+        """The topics, each with a token that changes when a topic ends and comes again."""
+        return dict(self._topics)
 
     def alive_brokers(self) -> list[BrokerInfo]:
         """Live brokers, by id."""

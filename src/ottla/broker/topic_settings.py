@@ -35,6 +35,12 @@ class TopicSettings:
         self._store = store
         self._defaults = LogConfig.resolve(config)
         self._by_topic: dict[str, LogConfig] = {}
+        self._being_read: set[str] = set()
+
+    def knows(self, topic: str) -> bool:
+        """Whether a change matters here. A topic that is not known may be over; its configs are
+        read when its first log is made."""
+        return topic in self._by_topic or topic in self._being_read
 
     def of(self, topic: str) -> LogConfig:
         return self._by_topic.get(topic, self._defaults)
@@ -54,6 +60,13 @@ class TopicSettings:
         worse than a log that comes later.
         """
         unknown = [topic for topic in topics if topic not in self._by_topic]
+        self._being_read.update(unknown)
+        try:
+            await self._read(unknown)
+        finally:
+            self._being_read.difference_update(unknown)
+
+    async def _read(self, unknown: list[str]) -> None:
         for _ in range(_ATTEMPTS):
             try:
                 found = await asyncio.gather(*(read_topic_config(self._store, t) for t in unknown))
@@ -62,7 +75,8 @@ class TopicSettings:
                 await asyncio.sleep(_PAUSE_S)
                 continue
             for topic, overrides in zip(unknown, found, strict=True):
-                self.set(topic, overrides)
+                if topic not in self._by_topic:  # a change that came meanwhile is newer
+                    self.set(topic, overrides)
             return
         log.error("going on without the configs of %d topics", len(unknown))
 

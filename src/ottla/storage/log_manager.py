@@ -213,15 +213,18 @@ class LogManager:
     def stale_logs(self, topic_ids: Mapping[str, TopicId | None]) -> list[TopicPartition]:
         """Logs of topics that are gone or were made again while this broker was away.
 
-        `topic_ids` has the topics that exist, with None where the id is not known. Only a log
-        that knows its own topic id can be told to be stale.
+        `topic_ids` has the topics that exist, with None where the id is not known. A log that
+        does not know its own topic id cannot be told to be stale, unless it is empty.
         """
-        return [
-            tp
-            for tp, log in self._logs.items()
-            if log.topic_id != ZERO_TOPIC_ID
-            and (tp.topic not in topic_ids or topic_ids[tp.topic] not in (None, log.topic_id))
-        ]
+
+        def is_stale(log: Log) -> bool:
+            if log.tp.topic not in topic_ids:
+                return log.topic_id != ZERO_TOPIC_ID or not log.end_offset
+            return log.topic_id != ZERO_TOPIC_ID and (
+                topic_ids[log.tp.topic] not in (None, log.topic_id)
+            )
+
+        return [tp for tp, log in self._logs.items() if is_stale(log)]
 
     def delete(self, tp: TopicPartition) -> None:
         """The folder is renamed at once and removed after the delay."""

@@ -16,7 +16,7 @@ from ottla.broker.handlers import alter_configs, describe_configs, incremental_a
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.registration import create_permanent_paths
 from ottla.config import BrokerConfig
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata import znodes
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.store import CreateMode
@@ -50,6 +50,7 @@ class Here:
 @pytest.fixture
 async def here(store: EmbeddedStore) -> Here:
     await create_permanent_paths(store)
+    await store.create("/brokers/topics/t")
     await store.create("/config/topics/t", znodes.ConfigZnode.encode({"retention.ms": "1000"}))
     return Here(store)
 
@@ -268,4 +269,28 @@ async def test_old_notes_are_removed(here: Here, monkeypatch: pytest.MonkeyPatch
     await changes.start()
     await changes.stop()
     assert len(taken.configs) == 1
+    assert await here.notes() == []
+
+
+async def test_no_config_is_written_for_a_topic_that_only_the_cache_knows(here: Here) -> None:
+    """Nobody would ever remove it (found by the simulation)."""
+    await here.store.delete("/config/topics/t")
+    await here.store.delete("/brokers/topics/t")
+    request = m.IncrementalAlterConfigsRequest
+    answer = await incremental_alter_configs.handle(
+        here.context(1),
+        request(
+            resources=[
+                request.AlterConfigsResource(
+                    resource_type=TOPIC,
+                    resource_name="t",
+                    configs=[
+                        request.AlterableConfig(name="retention.ms", config_operation=0, value="5")
+                    ],
+                )
+            ]
+        ),
+    )
+    assert answer.responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await here.store.exists("/config/topics/t") is None
     assert await here.notes() == []

@@ -143,3 +143,31 @@ def test_derived_values_are_kept_until_topic_or_brokers_change() -> None:
     cache.update(update(brokers=[broker(2)]))
     assert [look(), look("other"), built] == [2, 2, 4]
     assert cache.derived("unknown", "key", build) == 0
+
+
+def test_a_topic_with_another_id_starts_over() -> None:
+    cache = MetadataCache()
+    told: list[frozenset[str]] = []
+    cache.update(update({"t": [partition(0), partition(1)]}, ids={"t": ID_A}))
+    cache.add_listener(told.append)
+    cache.update(update({"t": [partition(0)]}, ids={"t": ID_B}))
+    assert set(cache.topic_partitions("t")) == {0}
+    assert (cache.topic_name(ID_A), cache.topic_name(ID_B)) == (None, "t")
+    # Once for the end of the old topic (its configs go too), once for the new one.
+    assert told == [frozenset({"t"}), frozenset({"t"})]
+    assert not cache.forget_other_life("t", ID_B) and cache.forget_other_life("t", ID_A)
+    assert not cache.contains_topic("t")
+
+
+def test_forgetting_tells_the_listeners_of_known_topics_only() -> None:
+    cache = MetadataCache()
+    cache.update(update({"t": [partition(0)]}, ids={"t": ID_A}))
+    told: list[frozenset[str]] = []
+    cache.add_listener(told.append)
+    life = cache.lives()["t"]
+    cache.forget(["unknown"])
+    assert told == [] and cache.lives()["t"] is life
+    cache.forget(["t", "unknown"])
+    assert told == [frozenset({"t"})] and cache.topic_name(ID_A) is None
+    cache.update(update({"t": [partition(0)]}, ids={"t": ID_A}))
+    assert cache.lives()["t"] is not life

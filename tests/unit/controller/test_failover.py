@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from controlled_cluster import ControlledCluster, eventually
 
 from ottla.controller import elector
+from ottla.controller.events import Expire
 from ottla.controller.interpreter import ControllerMovedError
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.store import ConnectionLossError, CreateMode
@@ -214,3 +216,26 @@ async def test_a_disabled_feature_node_is_enabled_and_garbage_is_left(
     second = await cluster.start_controller(1)
     assert second.is_active
     assert (await cluster.admin.get("/feature"))[0] == b"]"
+
+
+async def test_an_election_that_an_expiry_overtakes_does_not_orphan_the_office(
+    cluster: ControlledCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Won under a session that ended meanwhile: the node must not stay without a controller."""
+    won = elector.elect
+
+    async def overtaken(*arguments: Any) -> elector.Office:
+        office = await won(*arguments)
+        monkeypatch.setattr(elector, "elect", won)
+        cluster.controllers[0].on_session_expired()
+        return office
+
+    monkeypatch.setattr(elector, "elect", overtaken)
+    controller = await cluster.start_controller(0)
+    assert not controller.is_active and await cluster.exists("/controller")
+    await controller.on_new_session()
+    await eventually(lambda: controller.is_active)
+    # One session later the office won under it stays, although the news of the end come late.
+    controller._queue.put(Expire())
+    await cluster.settle()
+    assert controller.is_active

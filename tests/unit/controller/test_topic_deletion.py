@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from controlled_cluster import ControlledCluster, eventually
 
+from ottla.controller.events import StopReplicaResponseReceived
+from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
 
@@ -177,4 +179,32 @@ async def test_a_stop_refused_as_a_whole_parks_the_topic(cluster: ControlledClus
     await cluster.stop_broker(2)
     await cluster.settle()
     await cluster.start_broker(2)
+    await eventually(lambda: is_gone(cluster, "t"))
+
+
+async def test_an_answer_from_an_earlier_life_of_a_broker_does_not_count(
+    cluster: ControlledCluster,
+) -> None:
+    """The refusal of a request for the life before would halt the deletion for ever."""
+    controller = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (1,)})
+    cluster.brokers[1].answers.clear()
+    await cluster.delete_topic("t")
+    await eventually(lambda: controller.is_queued_for_deletion("t"))
+    request = m.StopReplicaRequest
+    stop = request(
+        broker_epoch=await cluster.broker_epoch(1) - 1,
+        topic_states=[
+            request.StopReplicaTopicState(
+                topic_name="t",
+                partition_states=[
+                    request.StopReplicaPartitionState(partition_index=0, delete_partition=True)
+                ],
+            )
+        ],
+    )
+    refusal = m.StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    controller._queue.put(StopReplicaResponseReceived(1, stop, refusal))
+    await cluster.settle()
+    cluster.brokers[1].answers.set()
     await eventually(lambda: is_gone(cluster, "t"))

@@ -10,16 +10,22 @@ Left out: the type field (full or incremental): partitions that a full request d
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, allowed_on_cluster
 from ottla.broker.replica_request_epochs import refusal
 from ottla.broker.replica_roles import create_logs_ahead, refuse_leader_and_isr
+from ottla.broker.stale_logs import delete_stale_logs
 from ottla.errors import ErrorCode
+from ottla.metadata.store import StoreError
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.context import BrokerServices, RequestContext
+
+log = logging.getLogger(__name__)
 
 
 async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
@@ -29,8 +35,31 @@ async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.Leade
     if error is not ErrorCode.NONE:
         return refuse_leader_and_isr(request, ctx.version, error)
     manager = ctx.services.replica_manager
+    await _settle_other_lives(ctx.services, request)
     await create_logs_ahead(manager, request)
     if request.controller_epoch < ctx.services.controller_epoch:
         # A newer controller spoke up while the logs were made.
         return refuse_leader_and_isr(request, ctx.version, ErrorCode.STALE_CONTROLLER_EPOCH)
     return manager.become_leader_or_follower(request, ctx.version)
+
+
+async def _settle_other_lives(services: BrokerServices, request: m.LeaderAndIsrRequest) -> None:
+    """A topic that was made again while this broker was away: its old metadata and logs go first.
+
+    The store says which id is the right one; where the request is wrong the logs stay.
+    """
+    manager = services.replica_manager
+    other = []
+    for topic in request.topic_states:
+        if services.metadata_cache.forget_other_life(topic.topic_name, topic.topic_id):
+            # The configs went with it.
+            await services.topic_settings.load([topic.topic_name])
+        for state in topic.partition_states:
+            known = manager.log_manager.get(TopicPartition(topic.topic_name, state.partition_index))
+            if known is not None and ZERO_TOPIC_ID not in (known.topic_id, topic.topic_id):
+                other += [topic.topic_name] if known.topic_id != topic.topic_id else []
+    if other:
+        try:
+            await delete_stale_logs(services.store, manager, only=other)
+        except StoreError as error:
+            log.warning("logs of %s may be of topics that ended: %r", ", ".join(other), error)

@@ -37,7 +37,13 @@ def on_topic_deletion(ctx: ControllerContext, event: TopicDeletion) -> Steps[Non
 def on_stop_replica_response(
     ctx: ControllerContext, event: StopReplicaResponseReceived
 ) -> Steps[None]:
-    """Counts only partitions sent with delete=true of topics whose deletion has started."""
+    """Counts only partitions sent with delete=true of topics whose deletion has started.
+
+    An answer to what was meant for an earlier life of the broker says nothing of this one.
+    """
+    sent_to = event.request.broker_epoch
+    if ctx.broker_epochs.get(event.broker_id, sent_to) != sent_to:
+        return
     errors = {
         (e.topic_name, e.partition_index): e.error_code for e in event.response.partition_errors
     }
