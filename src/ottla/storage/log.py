@@ -23,6 +23,7 @@ from ottla.storage.producer_state import ProducerState
 from ottla.storage.replay import replay_batch
 from ottla.storage.replica_append import split_replicated
 from ottla.storage.segment import BatchPlace, Segment
+from ottla.storage.segment_files import complete_swap, set_aside
 from ottla.storage.settings import LogSettings
 from ottla.storage.snapshots import load_producers, snapshot_offsets
 from ottla.storage.transaction_index import AbortedTransaction
@@ -49,6 +50,7 @@ class Log:
         "_runtime",
         "_segments",
         "checkpointed_high_watermark",
+        "cleaned_offset",
         "data_dir",
         "end_offset",
         "epochs",
@@ -91,6 +93,8 @@ class Log:
         self.high_watermark = 0
         self.checkpointed_high_watermark = -1
         self.recovery_point = 0
+        # Compaction came up to here (its checkpoint); -1 where it never ran.
+        self.cleaned_offset = -1
         self.last_flush_ms = runtime.clock.now_ms()
         # Small files written without fsync; the next flush syncs them.
         self.unsynced: set[Path] = set()
@@ -177,19 +181,33 @@ class Log:
 
     def drop_segments(self, start: int, stop: int) -> list[Path]:
         """Takes segments out of the log; returns their renamed files, to be removed later."""
-        disk = self._runtime.disk
         removed: list[Path] = []
         for segment in self._segments[start:stop]:
-            segment.forget()
-            for suffix in (*segments.SEGMENT_SUFFIXES, segments.SNAPSHOT_SUFFIX):
-                path = segment.path(suffix)
-                if disk.exists(path):
-                    target = path.with_name(path.name + segments.DELETED_SUFFIX)
-                    disk.rename(path, target)
-                    removed.append(target)
-                self.unsynced.discard(path)
+            removed += set_aside(self._runtime.disk, segment)
+        self.unsynced.difference_update(path.with_suffix("") for path in removed)
         del self._segments[start:stop]
         del self._bases[start:stop]
+        return removed
+
+    def holds(self, parts: list[Segment]) -> bool:
+        """Whether these very segments are in the log, side by side."""
+        slot = bisect_right(self._bases, parts[0].base_offset) - 1
+        return self._segments[slot : slot + len(parts)] == parts
+
+    def replace_segments(self, parts: list[Segment], compacted: Segment) -> list[Path]:
+        """Puts `compacted`, whose files end in `.swap`, in the place of sealed segments; files to
+        remove later (Log.replaceSegments). The first one's snapshot stays: its offset is a base
+        still."""
+        if not self.holds(parts) or parts[-1] is self.active:
+            raise InvariantViolated(f"{self.tp}: the segments to be replaced are not there")
+        removed = set_aside(self._runtime.disk, parts[0], keep_snapshot=True)
+        for segment in parts[1:]:
+            removed += set_aside(self._runtime.disk, segment)
+        self.unsynced.difference_update(path.with_suffix("") for path in removed)
+        complete_swap(self._runtime.disk, compacted)
+        slot = self._segments.index(parts[0])
+        self._segments[slot : slot + len(parts)] = [compacted]
+        self._bases[slot : slot + len(parts)] = [compacted.base_offset]
         return removed
 
     # --- append -----------------------------------------------------------------------------
@@ -218,7 +236,9 @@ class Log:
         position = 0
         for view, header in batches:
             last_offset = header.base_offset + header.last_offset_delta
-            places.append(BatchPlace(position, last_offset, header.max_timestamp))
+            # A batch that compaction emptied on the leader has no record of that time.
+            timestamp = header.max_timestamp if header.record_count else -1
+            places.append(BatchPlace(position, last_offset, timestamp))
             position += len(view)
         active = self.active
         if retention.should_roll(
@@ -402,6 +422,7 @@ class Log:
         self.end_offset = end_offset
         self.start_offset = min(self.start_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
+        self.cleaned_offset = min(self.cleaned_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.epochs.truncate_from_end(end_offset)
 

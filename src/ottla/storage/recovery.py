@@ -12,11 +12,11 @@ from pathlib import Path
 
 from ottla.errors import KafkaError
 from ottla.runtime import Runtime
-from ottla.storage import batch_scan, checkpoints, snapshots
+from ottla.storage import batch_scan, checkpoints, segment_files, snapshots
 from ottla.storage import segment as segments
 from ottla.storage.batch_scan import LogDamaged
 from ottla.storage.checkpoints import CheckpointDamaged
-from ottla.storage.index import OffsetIndex, TimeIndex
+from ottla.storage.index_builder import IndexBuilder
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.log import Log
 from ottla.storage.open_files import OpenFiles
@@ -28,8 +28,6 @@ from ottla.storage.transaction_index import AbortedTransaction
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 
 _logger = logging.getLogger(__name__)
-_CLEANED_SUFFIX = ".cleaned"
-_SWAP_SUFFIX = ".swap"
 
 
 def load_log(
@@ -49,8 +47,8 @@ def load_log(
     log = Log(runtime, open_files, tp, folder, settings)
     log.topic_id = _read_topic_id(runtime, folder)
     log.epochs = _read_epochs(runtime, folder)
-    _tidy(runtime, folder)
-    for base_offset in _bases_on_disk(runtime, folder):
+    segment_files.tidy(disk, folder)
+    for base_offset in segment_files.bases_on_disk(disk, folder):
         log.add_segment(_open_segment(runtime, open_files, folder, base_offset, settings))
     log.recovery_point = recovery_point
     log.start_offset = start_offset
@@ -126,10 +124,9 @@ def _recover_segment(
     following: int | None,
 ) -> int:
     """Rebuilds one segment; returns how many bytes at its end were bad and are gone."""
-    offset_index, time_index = OffsetIndex(), TimeIndex()
     base, expected = segment.base_offset, segment.base_offset
-    since, valid = 0, 0
-    max_timestamp, max_timestamp_offset = -1, base
+    indexes = IndexBuilder(base, segment.index_interval_bytes)
+    valid = 0
     aborted: list[AbortedTransaction] = []
     file = runtime.disk.open(segment.path(segments.LOG_SUFFIX))
     try:
@@ -143,13 +140,7 @@ def _recover_segment(
                 if header.base_offset < expected or out_of_range:
                     raise LogDamaged(position, f"offset {header.base_offset} out of order")
                 expected = last_offset + 1
-                if header.max_timestamp > max_timestamp:
-                    max_timestamp, max_timestamp_offset = header.max_timestamp, last_offset
-                if since > segment.index_interval_bytes:
-                    offset_index.append(last_offset - base, position)
-                    time_index.append(max_timestamp, max_timestamp_offset - base)
-                    since = 0
-                since += header.size
+                indexes.add(position, header)
                 valid = position + header.size
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
@@ -161,9 +152,8 @@ def _recover_segment(
         file.sync()
     finally:
         file.close()
-    time_index.append(max_timestamp, max_timestamp_offset - base)
     segment.size = valid
-    segment.adopt_indexes(offset_index, time_index)
+    segment.adopt_indexes(*indexes.finish())
     segment.write_indexes()
     segment.set_aborted(aborted)
     producers.map_end_offset = max(producers.map_end_offset, expected)
@@ -199,63 +189,6 @@ def _open_segment(
         created_ms=runtime.disk.mtime_ms(path),
         sealed=True,
     )
-
-
-def _bases_on_disk(runtime: Runtime, folder: Path) -> list[int]:
-    suffix = segments.LOG_SUFFIX
-    return sorted(
-        int(name[: -len(suffix)])
-        for name in runtime.disk.list_dir(folder)
-        if name.endswith(suffix) and name[: -len(suffix)].isdigit()
-    )
-
-
-def _tidy(runtime: Runtime, folder: Path) -> None:
-    """Clears up after a crash: deleted files, half-done compactions, indexes without a log."""
-    disk = runtime.disk
-    names = disk.list_dir(folder)
-    cleaned = [name for name in names if name.endswith(_CLEANED_SUFFIX)]
-    # A swap at or after an unfinished output belongs to a split that starts over.
-    smallest_cleaned = min((name.partition(".")[0] for name in cleaned), default=None)
-    swaps = []
-    for name in names:
-        stem = name.partition(".")[0]
-        if name.endswith((segments.DELETED_SUFFIX, _CLEANED_SUFFIX, ".tmp")):
-            disk.remove(folder / name)
-        elif name.endswith(_SWAP_SUFFIX):
-            is_log = name.endswith(segments.LOG_SUFFIX + _SWAP_SUFFIX)
-            if is_log and (smallest_cleaned is None or stem < smallest_cleaned):
-                swaps.append(int(stem))
-            else:
-                disk.remove(folder / name)
-    for base_offset in swaps:
-        _complete_swap(runtime, folder, base_offset)
-    names = disk.list_dir(folder)
-    for name in names:
-        stem, _, suffix = name.partition(".")
-        is_index = f".{suffix}" in segments.SEGMENT_SUFFIXES
-        if is_index and stem + segments.LOG_SUFFIX not in names:
-            disk.remove(folder / name)
-
-
-def _complete_swap(runtime: Runtime, folder: Path, base_offset: int) -> None:
-    """Puts a compacted segment of Kafka's cleaner in the place of those that it covers."""
-    disk = runtime.disk
-    source = folder / (segments.file_name(base_offset, segments.LOG_SUFFIX) + _SWAP_SUFFIX)
-    end = base_offset + 1
-    file = disk.open(source, create=False)
-    try:
-        for _, header in batch_scan.headers(file, 0, file.size()):
-            end = header.base_offset + header.last_offset_delta + 1
-    except LogDamaged as damage:
-        raise OSError(f"{source}: {damage}") from None
-    finally:
-        file.close()
-    for covered in _bases_on_disk(runtime, folder):
-        if base_offset <= covered < end:
-            for suffix in segments.SEGMENT_SUFFIXES:
-                disk.remove(folder / segments.file_name(covered, suffix))
-    disk.rename(source, folder / segments.file_name(base_offset, segments.LOG_SUFFIX))
 
 
 def _remove_stray_snapshots(runtime: Runtime, log: Log) -> None:

@@ -15,6 +15,8 @@ def replay_batch(
     """`batch` is needed for control batches only; others are known by their header. The answer
     belongs into the transaction index of the batch's segment."""
     if header.is_control:
+        if header.record_count == 0:
+            return None  # emptied by compaction: nothing of its transaction is left
         marker = records.parse_marker(batch)
         if not (marker.is_commit or marker.is_abort):
             return None

@@ -1,6 +1,6 @@
 """When a segment is full and when one may go: plain decisions (LogSegment.shouldRoll,
-Log.deleteOldSegments). Compaction is not done yet; compacted topics keep all segments unless
-`delete` is in their policy as well."""
+Log.deleteOldSegments). Compacted topics lose whole segments only where `delete` is in their policy
+as well."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def should_roll(
         return False
     if active.size + incoming_bytes > settings.segment_bytes:
         return True
-    if _waited_ms(active, places, now_ms) > settings.segment_ms - jitter_ms(active, settings):
+    waited_ms = _waited_ms(active, places, now_ms)
+    if waited_ms > segment_ms(settings) - jitter_ms(active, settings):
         return True
     return active.indexes_full(settings.segment_index_bytes)
 
@@ -41,9 +42,17 @@ def _waited_ms(active: Segment, places: Sequence[BatchPlace], now_ms: int) -> in
     return now_ms - active.created_ms
 
 
+def segment_ms(settings: LogSettings) -> int:
+    """A compacted topic rolls early enough for max.compaction.lag.ms: only sealed segments are
+    compacted (LogConfig.maxSegmentMs)."""
+    if "compact" in settings.cleanup_policy:
+        return min(settings.segment_ms, settings.max_compaction_lag_ms)
+    return settings.segment_ms
+
+
 def jitter_ms(active: Segment, settings: LogSettings) -> int:
     """Spreads the rolls of many partitions; the same for a segment every time it is asked."""
-    limit = min(settings.segment_jitter_ms, settings.segment_ms)
+    limit = min(settings.segment_jitter_ms, segment_ms(settings))
     if limit <= 0:
         return 0
     return (active.base_offset * 2654435761 + active.created_ms) % limit

@@ -22,6 +22,7 @@ from ottla.storage.index import (
     OffsetIndex,
     TimeIndex,
 )
+from ottla.storage.index_builder import IndexBuilder
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.records import BatchHeader
@@ -154,6 +155,11 @@ class Segment:
         if self._first_timestamp is None:
             self._first_timestamp = places[0].max_timestamp
 
+    def index_entries(self) -> tuple[int, int]:
+        """How many entries the offset index and the time index have."""
+        offset_index, time_index = self._indexes()
+        return len(offset_index), len(time_index)
+
     def indexes_full(self, index_bytes: int) -> bool:
         """Kafka keeps one slot of the time index free for the entry made on roll."""
         if self._sealed or self._offset_index is None or self._time_index is None:
@@ -247,7 +253,7 @@ class Segment:
         self._max_timestamp = -1 if last is None else last[0]
         self._max_timestamp_offset = self.base_offset + (0 if last is None else last[1])
         for _, header in batch_scan.headers(self.file(), offset_index.last_position(), size):
-            if header.max_timestamp > self._max_timestamp:
+            if header.max_timestamp > self._max_timestamp and header.record_count:
                 self._max_timestamp = header.max_timestamp
                 self._max_timestamp_offset = header.base_offset + header.last_offset_delta
 
@@ -345,21 +351,11 @@ class Segment:
 
 def rebuild_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
     """Both indexes from the log itself (LogSegment.recover without the cut)."""
-    offset_index, time_index = OffsetIndex(), TimeIndex()
-    since = 0
-    max_timestamp, max_timestamp_offset = -1, segment.base_offset
+    builder = IndexBuilder(segment.base_offset, segment.index_interval_bytes)
     try:
         for position, header in batch_scan.headers(segment.file(), 0, segment.size):
-            last_offset = header.base_offset + header.last_offset_delta
-            if header.max_timestamp > max_timestamp:
-                max_timestamp, max_timestamp_offset = header.max_timestamp, last_offset
-            if since > segment.index_interval_bytes:
-                offset_index.append(last_offset - segment.base_offset, position)
-                time_index.append(max_timestamp, max_timestamp_offset - segment.base_offset)
-                since = 0
-            since += header.size
+            builder.add(position, header)
     except LogDamaged:
         # Reads up to the damage still work; a follower or an operator repairs the rest.
         pass
-    time_index.append(max_timestamp, max_timestamp_offset - segment.base_offset)
-    return offset_index, time_index
+    return builder.finish()

@@ -1,0 +1,129 @@
+"""The files of a segment under other names: set aside for removal, or written by compaction and
+waiting to be put in place (Log.replaceSegments, Log.completeSwapOperations).
+
+`.cleaned` is work in progress and thrown away at a start. `.swap` is finished and takes the place
+of the segments that it covers, now or at the next start. The log file is the last to become
+`.swap` and the first to lose the suffix, so that a `.log.swap` is never without its
+`.txnindex.swap`; the other indexes can be made again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.runtime import Disk
+from ottla.storage import batch_scan
+from ottla.storage import segment as segments
+from ottla.storage.batch_scan import LogDamaged
+from ottla.storage.segment import Segment
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+_LOG_LAST = tuple(reversed(segments.SEGMENT_SUFFIXES))
+
+
+def set_aside(disk: Disk, segment: Segment, *, keep_snapshot: bool = False) -> list[Path]:
+    """Renames the files of a segment to `.deleted`; returns the new names."""
+    segment.forget()
+    removed: list[Path] = []
+    extra = () if keep_snapshot else (segments.SNAPSHOT_SUFFIX,)
+    for suffix in (*segments.SEGMENT_SUFFIXES, *extra):
+        path = segment.path(suffix)
+        if disk.exists(path):
+            target = path.with_name(path.name + segments.DELETED_SUFFIX)
+            disk.rename(path, target)
+            removed.append(target)
+    return removed
+
+
+def to_swap(disk: Disk, folder: Path, base_offset: int) -> None:
+    """`.cleaned` to `.swap`, durably. Blocking; nobody else uses these names."""
+    for suffix in _LOG_LAST:
+        name = segments.file_name(base_offset, suffix)
+        if disk.exists(folder / (name + CLEANED_SUFFIX)):
+            disk.rename(folder / (name + CLEANED_SUFFIX), folder / (name + SWAP_SUFFIX))
+    disk.sync_dir(folder)
+
+
+def complete_swap(disk: Disk, segment: Segment) -> None:
+    """The segments that this one replaces are set aside already."""
+    for suffix in segments.SEGMENT_SUFFIXES:
+        path = segment.path(suffix)
+        source = path.with_name(path.name + SWAP_SUFFIX)
+        if disk.exists(source):
+            disk.rename(source, path)
+
+
+def discard(disk: Disk, folder: Path, base_offset: int) -> None:
+    """Takes back what a pass wrote and nobody wants any more; the log first, so that no restart
+    finds it without the rest."""
+    for suffix in segments.SEGMENT_SUFFIXES:
+        name = segments.file_name(base_offset, suffix)
+        disk.remove(folder / (name + SWAP_SUFFIX))
+        disk.remove(folder / (name + CLEANED_SUFFIX))
+
+
+def bases_on_disk(disk: Disk, folder: Path) -> list[int]:
+    suffix = segments.LOG_SUFFIX
+    return sorted(
+        int(name[: -len(suffix)])
+        for name in disk.list_dir(folder)
+        if name.endswith(suffix) and name[: -len(suffix)].isdigit()
+    )
+
+
+def tidy(disk: Disk, folder: Path) -> None:
+    """Clears up after a crash: deleted files, half-done compactions, indexes without a log."""
+    names = disk.list_dir(folder)
+    # A swap at or after an unfinished output belongs to a split that starts over.
+    smallest_cleaned = min((_stem(name) for name in names if _is_cleaned(name)), default=None)
+    swaps: list[int] = []
+    transaction_indexes: list[str] = []
+    for name in names:
+        if name.endswith((segments.DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+            disk.remove(folder / name)
+        elif name.endswith(SWAP_SUFFIX):
+            is_wanted = smallest_cleaned is None or _stem(name) < smallest_cleaned
+            if is_wanted and name.endswith(segments.LOG_SUFFIX + SWAP_SUFFIX):
+                swaps.append(int(_stem(name)))
+            elif is_wanted and name.endswith(segments.TXN_INDEX_SUFFIX + SWAP_SUFFIX):
+                transaction_indexes.append(name)
+            else:
+                disk.remove(folder / name)
+    for base_offset in swaps:
+        _finish_swap(disk, folder, base_offset)
+    for name in transaction_indexes:
+        disk.rename(folder / name, folder / name.removesuffix(SWAP_SUFFIX))
+    names = disk.list_dir(folder)
+    for name in names:
+        stem, _, suffix = name.partition(".")
+        is_index = f".{suffix}" in segments.SEGMENT_SUFFIXES
+        if is_index and stem + segments.LOG_SUFFIX not in names:
+            disk.remove(folder / name)
+
+
+def _stem(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _is_cleaned(name: str) -> bool:
+    return name.endswith(CLEANED_SUFFIX)
+
+
+def _finish_swap(disk: Disk, folder: Path, base_offset: int) -> None:
+    """Puts a compacted segment in the place of those that it covers."""
+    source = folder / (segments.file_name(base_offset, segments.LOG_SUFFIX) + SWAP_SUFFIX)
+    end = base_offset + 1
+    file = disk.open(source, create=False)
+    try:
+        for _, header in batch_scan.headers(file, 0, file.size()):
+            end = header.base_offset + header.last_offset_delta + 1
+    except LogDamaged as damage:
+        raise OSError(f"{source}: {damage}") from None
+    finally:
+        file.close()
+    for covered in bases_on_disk(disk, folder):
+        if base_offset <= covered < end:
+            for suffix in segments.SEGMENT_SUFFIXES:
+                disk.remove(folder / segments.file_name(covered, suffix))
+    disk.rename(source, folder / segments.file_name(base_offset, segments.LOG_SUFFIX))
