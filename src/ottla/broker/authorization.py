@@ -75,7 +75,9 @@ def allowed_on_any(ctx: RequestContext, operation: Operation, resource_type: Res
 def require_cluster(ctx: RequestContext, operation: Operation) -> None:
     """Raises CLUSTER_AUTHORIZATION_FAILED, which becomes the API's error form."""
     if ctx.authorizer is not None and not allowed_on_cluster(ctx, operation):
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        raise KafkaError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"Request {ctx.api_name} is not authorized."
+        )
 
 
 def require_group(ctx: RequestContext, operation: Operation, group_id: str) -> None:

@@ -63,6 +63,9 @@ _ENTRIES: dict[int, _Entries] = {
         _Entries(("partitions",), "partition_result", "PartitionResult"),
     ),
     44: _Entries(("resources",), "responses", "AlterConfigsResourceResponse"),
+    45: _by_topic(
+        "ReassignableTopicResponse", "ReassignablePartitionResponse", answered="responses"
+    ),
 }
 
 _IDENTITY_FIELDS = (

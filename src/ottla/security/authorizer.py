@@ -238,6 +238,10 @@ class AclAuthorizer:
 
     # the ACL APIs
 
+    def entries(self, pattern: ResourcePattern) -> frozenset[AclEntry]:
+        """Those of one pattern, as this broker knows them."""
+        return self._table.get(pattern) or NO_ENTRIES
+
     def describe(self, wanted: AclFilter) -> dict[ResourcePattern, list[AclEntry]]:
         found: dict[ResourcePattern, list[AclEntry]] = {}
         for pattern, entry in self._table.find(wanted):
