@@ -31,7 +31,7 @@ MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 class Ensemble:
     def __init__(self, folder: Path) -> None:
-        ports = [[java._free_port() for _ in range(3)] for _ in range(SIZE)]
+        ports = [[java.free_port() for _ in range(3)] for _ in range(SIZE)]
         peers = "".join(
             f"server.{i + 1}=127.0.0.1:{quorum}:{election}\n"
             for i, (_, quorum, election) in enumerate(ports)

@@ -68,7 +68,7 @@ def main(output: str = "text") -> int:
         reason = missing_reason("zookeeper-3.8")
         if reason is None:
             apache = stack.enter_context(ApacheZooKeeper(tick_ms=2000))
-            peer = Target(apache.address, apache._server.pid)
+            peer = Target(apache.address, apache.pid)
         else:
             print(f"without Apache ZooKeeper: {reason}", file=sys.stderr)
         rows = _server_rows(ours, peer)

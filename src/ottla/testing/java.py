@@ -147,9 +147,13 @@ class ApacheZooKeeper:
     def address(self) -> str:
         return f"{HOST}:{self._server.port}"
 
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
     def start(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="ottla-zookeeper-"))
-        port = _free_port()
+        port = free_port()
         settings = {
             "dataDir": str(self._folder / "data"),
             "clientPort": str(port),
@@ -164,7 +168,7 @@ class ApacheZooKeeper:
         command = [*java_command(self._name, main_class, SERVER_FLAGS), str(config)]
         self._server = JavaServer("Apache ZooKeeper", command, port, self._folder / "log")
         self._server.start()
-        self._server.await_ready(accepts)
+        self._server.await_ready(serves_zookeeper)
         return self
 
     def stop(self) -> None:
@@ -238,7 +242,7 @@ class ApacheKafka:
         return brokers_known(port) >= running
 
     def _prepare(self, broker_id: int) -> JavaServer:
-        port = _free_port()
+        port = free_port()
         replicas = min(3, len(self._ids))
         settings = {
             "broker.id": str(broker_id),
@@ -277,7 +281,8 @@ def _write_properties(path: Path, settings: Mapping[str, str]) -> Path:
     return path
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -288,6 +293,16 @@ def accepts(port: int) -> bool:
     try:
         with socket.create_connection((HOST, port), timeout=1):
             return True
+    except OSError:
+        return False
+
+
+def serves_zookeeper(port: int) -> bool:
+    """ZooKeeper answers `srvr`: it listens earlier than that, before it has read its data."""
+    try:
+        with socket.create_connection((HOST, port), timeout=5) as connection:
+            connection.sendall(b"srvr")
+            return b"Mode: " in connection.makefile("rb").read()
     except OSError:
         return False
 
