@@ -58,10 +58,10 @@ def apache_zookeeper() -> Iterator[ApacheZooKeeper]:
 
 
 @pytest.fixture(scope="session")
-def apache_kafka(apache_zookeeper: ApacheZooKeeper) -> Iterator[ApacheKafka]:
-    """One Apache Kafka 2.8.2 broker: the oracle."""
+def apache_cluster(apache_zookeeper: ApacheZooKeeper) -> Iterator[ApacheKafka]:
+    """Three Apache Kafka 2.8.2 brokers shared by the session: the oracle."""
     need_jars("kafka-2.8.2")
-    with ApacheKafka(f"{apache_zookeeper.address}/oracle") as kafka:
+    with ApacheKafka(f"{apache_zookeeper.address}/oracle", brokers=3) as kafka:
         yield kafka
 
 

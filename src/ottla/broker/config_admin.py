@@ -202,11 +202,15 @@ async def _write_if_there(store: MetadataStore, topic: str, data: bytes) -> None
 
 def unsupported_resource(resource_type: int, name: str, own_id: int) -> KafkaError:
     """Why a resource that is not a topic cannot be altered."""
+    if resource_type == ResourceType.BROKER and name and not name.lstrip("-").isdecimal():
+        return _invalid(f"Broker id must be an integer, but it is: {name}")
     if resource_type == ResourceType.BROKER and name not in ("", str(own_id)):
         return _invalid(f"Unexpected broker id, expected {own_id}, but received {name}")
     if resource_type == ResourceType.BROKER:
         return _invalid("Broker configs are set in server.properties; they cannot be altered here")
-    return _invalid(f"Configs of resource type {resource_type} cannot be altered")
+    known = resource_type in ResourceType._value2member_map_
+    kind = ResourceType(resource_type) if known else ResourceType.UNKNOWN
+    return _invalid(f"Unexpected resource type {kind.name}")
 
 
 def _path(topic: str) -> str:

@@ -27,7 +27,7 @@ from ottla.topics import names, validation
 from ottla.topics.assignment import BrokerMetadata, select_brokers
 from ottla.topics.configs import describe
 from ottla.topics.names import TopicNames
-from ottla.types import TopicId, random_topic_id
+from ottla.types import ZERO_TOPIC_ID, TopicId, random_topic_id
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -103,9 +103,11 @@ class TopicAdmin:
             ids = {name: random_topic_id(self._runtime.random.randbytes) for name in plans}
             failures |= await self._write_new_topics(plans, ids)
             written = {name: p.assignment for name, p in plans.items() if name not in failures}
+            # An answer that came too early for the leaders names the id all the same.
+            ids = {name: ids[name] for name in written}
             failures |= await self._await_leaders(written, timeout_ms)
         return [
-            _failed_creation(topic.name, failures[topic.name])
+            _failed_creation(topic.name, failures[topic.name], ids.get(topic.name, ZERO_TOPIC_ID))
             if topic.name in failures
             else self._created(plans[topic.name], ids.get(topic.name))
             for topic in topics
@@ -383,9 +385,11 @@ def as_api_error(error: KafkaError) -> tuple[ErrorCode, str | None]:
     return error.code, error.message
 
 
-def _failed_creation(name: str, error: KafkaError) -> CreatedTopic:
+def _failed_creation(name: str, error: KafkaError, topic_id: TopicId) -> CreatedTopic:
     code, message = as_api_error(error)
-    return CreatedTopic(name=name, error_code=code, error_message=message, configs=[])
+    return CreatedTopic(
+        name=name, topic_id=topic_id, error_code=code, error_message=message, configs=[]
+    )
 
 
 def _expansion_result(name: str, error: KafkaError | None) -> ExpandedTopic:

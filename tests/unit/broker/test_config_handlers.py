@@ -92,7 +92,7 @@ async def test_describe_named_keys_only(here: Here) -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "code", "message"),
     [
-        (TOPIC, "unknown", 3, None),
+        (TOPIC, "unknown", 3, ""),
         (TOPIC, "..", 17, 'Topic name cannot be "." or ".."'),
         (
             BROKER,
@@ -101,7 +101,7 @@ async def test_describe_named_keys_only(here: Here) -> None:
             "Unexpected broker id, expected 1 or empty string, but received 2",
         ),
         (BROKER, "two", 42, "Broker id must be an integer, but it is: two"),
-        (77, "x", 42, "Configs of resource type 77 cannot be described"),
+        (77, "x", 42, ErrorCode.INVALID_REQUEST.text),
     ],
 )
 async def test_describe_refusals(

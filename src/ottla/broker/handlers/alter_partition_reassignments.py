@@ -48,7 +48,6 @@ async def handle(
             )
         )
     return response(
-        error_message=None,
         responses=[
             response.ReassignableTopicResponse(name=topic, partitions=partitions)
             for topic, partitions in topics.items()

@@ -72,7 +72,8 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
             result.configs, result.num_partitions, result.replication_factor = [], -1, -1
         results[result.name] = result
     return m.CreateTopicsResponse(
-        topics=[results[name] for name in dict.fromkeys(topic.name for topic in request.topics)]
+        # A name that came twice is answered twice.
+        topics=[results[topic.name] for topic in request.topics]
     )
 
 

@@ -11,16 +11,18 @@ Left out: error messages (2.8.2 never sets them).
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, ResourceType, refused_names
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
+log = logging.getLogger(__name__)
 Result = m.DeleteTopicsResponse.DeletableTopicResult
 
 
@@ -35,12 +37,13 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
     results = []
     for topic in _requested(ctx.version, request):
         if topic.name is not None and topic.topic_id != ZERO_TOPIC_ID:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified."
-            )
+            log.info("DeleteTopics refused: topic name and topic id are both given")
+            return _refuse_all(ctx.version, request, ErrorCode.INVALID_REQUEST)
         name = topic.name if topic.name is not None else cache.topic_name(topic.topic_id)
         topic_id = topic.topic_id if topic.name is None else cache.topic_id(topic.name)
         code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+        if topic.name is None and topic.topic_id == ZERO_TOPIC_ID:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED  # 2.8.2: nobody may delete the nameless
         results.append(Result(name=name, topic_id=topic_id, error_code=code))
     _refuse_unauthorized(ctx, request, results)
     known = list(

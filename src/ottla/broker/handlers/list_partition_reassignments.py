@@ -48,7 +48,6 @@ async def handle(
             )
         )
     return response(
-        error_message=None,
         topics=[
             response.OngoingTopicReassignment(name=topic, partitions=partitions)
             for topic, partitions in topics.items()
