@@ -16,7 +16,7 @@ from ottla.broker.policies import BadPolicyError, PolicyViolation, TopicRequest
 from ottla.broker.registration import create_permanent_paths, register
 from ottla.broker.topic_admin import TopicAdmin
 from ottla.config import BrokerConfig
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode
 from ottla.metadata import znodes
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.store import NoNodeError
