@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError
 from ottla.runtime import Runtime
-from ottla.storage import cleaning_plan, compaction, segment_files
+from ottla.storage import cleaning_plan, segment_files
 from ottla.storage import segment as segments
-from ottla.storage.cleaned_transactions import CleanedTransactions
 from ottla.storage.cleaning_plan import DirtyLog
-from ottla.storage.compaction import Cleaned, GroupRewrite, LastWrite, Source
 from ottla.storage.log import Log
-from ottla.storage.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.storage.segment import Segment
 from ottla.types import TopicPartition
 from ottla.wire.primitives import WireError
 
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig
+    from ottla.storage.compaction import Cleaned, GroupRewrite, LastWrite, Source
 
 _logger = logging.getLogger(__name__)
 
@@ -69,19 +67,22 @@ class Cleaner:
         return config.boolean("log.cleaner.enable") and config.integer("log.cleaner.threads") > 0
 
     async def clean_next(self) -> Log | None:
-        """Compacts the dirtiest log; None where none is dirty enough."""
+        """Compacts the dirtiest log; None where none is dirty enough or the pass was given up."""
         chosen = self._choose()
         if chosen is None:
             return None
-        log = chosen.log
+        log, generation = chosen.log, chosen.log.generation
         self.busy_with = log.tp
         try:
             await self._clean(chosen)
         except Interrupted as reason:
             _logger.info("%s: compaction is given up: %s", log.tp, reason)
+            return None
         except OSError as error:
-            if self._current(log.tp) is log:
+            # Files may be gone because the log was truncated, moved or deleted meanwhile.
+            if self._current(log.tp) is log and log.generation == generation:
                 self._on_failure(log.data_dir, error)
+            return None
         except (KafkaError, WireError) as error:
             _logger.error("%s cannot be compacted and is left out: %s", log.tp, error)
             self.uncleanable.add(log.tp)
@@ -107,12 +108,22 @@ class Cleaner:
     # --- one pass ---------------------------------------------------------------------------
 
     async def _clean(self, dirty: DirtyLog) -> None:
+        # A broker without compacted topics never loads these.
+        from ottla.storage import compaction
+        from ottla.storage.cleaned_transactions import CleanedTransactions
+        from ottla.storage.offset_map import OffsetMap, capacity_for
+
         log, config = dirty.log, self._config()
         generation = log.generation
         horizon_ms = self._delete_horizon_ms(log, dirty.first_dirty)
         aborted = [entry for segment in log.segments for entry in segment.aborted()]
         buffer_bytes = config.integer("log.cleaner.io.buffer.size")
-        newest = OffsetMap(_map_capacity(config))
+        newest = OffsetMap(
+            capacity_for(
+                config.integer("log.cleaner.dedupe.buffer.size"),
+                config.number("log.cleaner.io.buffer.load.factor"),
+            )
+        )
         parts = [part for part in log.segments if part.base_offset < dirty.first_uncleanable]
         sources = [
             source
@@ -127,7 +138,7 @@ class Cleaner:
         covered = [part for part in parts if part.base_offset < newest.end_offset]
         before = log.size
         for group in cleaning_plan.group_segments(log, covered, dirty.first_uncleanable):
-            rewrite = GroupRewrite(
+            rewrite = compaction.GroupRewrite(
                 disk,
                 _sources(log, group, dirty.first_uncleanable),
                 newest,
@@ -215,6 +226,8 @@ class Cleaner:
 
 
 def _sources(log: Log, parts: Sequence[Segment], end_offset: int) -> list[Source]:
+    from ottla.storage.compaction import Source
+
     bases = [segment.base_offset for segment in log.segments]
     found = []
     for part in parts:
@@ -227,14 +240,11 @@ def _sources(log: Log, parts: Sequence[Segment], end_offset: int) -> list[Source
 
 def _last_writes(log: Log) -> dict[int, LastWrite]:
     """ProducerStateManager.lastRecordsOfActiveProducers."""
+    from ottla.storage.compaction import LastWrite
+
     return {
         producer_id: LastWrite(
             producer.batches[-1].last_offset if producer.batches else None, producer.epoch
         )
         for producer_id, producer in log.producers.items()
     }
-
-
-def _map_capacity(config: BrokerConfig) -> int:
-    size = config.integer("log.cleaner.dedupe.buffer.size")
-    return int(size * config.number("log.cleaner.io.buffer.load.factor")) // ENTRY_BYTES

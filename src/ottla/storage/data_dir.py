@@ -10,6 +10,7 @@ from ottla.errors import OttlaError
 from ottla.runtime import Disk, Runtime
 from ottla.storage import checkpoints, recovery
 from ottla.storage.checkpoints import CheckpointDamaged
+from ottla.storage.cleaning_plan import NEVER_CLEANED
 from ottla.storage.dir_lock import HeldLock
 from ottla.storage.log import Log
 from ottla.storage.open_files import OpenFiles
@@ -56,6 +57,8 @@ class DataDir:
         self.lock: HeldLock | None = None
         self.offline: str | None = None
         self.log_count = 0
+        # What the cleaner's checkpoint says now.
+        self.checkpointed_cleaned: dict[TopicPartition, int] = {}
 
     @property
     def _disk(self) -> Disk:
@@ -71,6 +74,7 @@ class DataDir:
         recovery_points = self._read_or_empty(checkpoints.RECOVERY_POINTS)
         starts = self._read_or_empty(checkpoints.LOG_STARTS)
         watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
+        cleaned = self.checkpointed_cleaned = self._read_or_empty(checkpoints.CLEANED)
         logs: list[Log] = []
         doomed: list[Path] = []
         for name in self._disk.list_dir(self.path):
@@ -91,24 +95,24 @@ class DataDir:
                     "topic-partition.uniqueId-delete (if marked for deletion). Kafka's log "
                     "directories (and children) should only contain Kafka topic data."
                 )
-            logs.append(
-                recovery.load_log(
-                    self._runtime,
-                    open_files,
-                    tp,
-                    folder,
-                    settings_of(tp.topic),
-                    clean=clean,
-                    recovery_point=recovery_points.get(tp, 0),
-                    start_offset=starts.get(tp, 0),
-                    high_watermark=watermarks.get(tp, 0),
-                )
+            log = recovery.load_log(
+                self._runtime,
+                open_files,
+                tp,
+                folder,
+                settings_of(tp.topic),
+                clean=clean,
+                recovery_point=recovery_points.get(tp, 0),
+                start_offset=starts.get(tp, 0),
+                high_watermark=watermarks.get(tp, 0),
             )
+            log.cleaned_offset = min(cleaned.get(tp, NEVER_CLEANED), log.end_offset)
+            logs.append(log)
         self.log_count = len(logs)
         return logs, doomed
 
     def _read_or_empty(self, name: str) -> dict[TopicPartition, int]:
-        """Kafka goes on without these two: it then recovers more, or shows deleted records."""
+        """Kafka goes on without these: it then recovers more, or shows deleted records."""
         try:
             return self._read_offsets(name)
         except OSError as error:
@@ -137,6 +141,9 @@ class DataDir:
             for log in logs
             if log.start_offset > log.segments[0].base_offset
         }
+
+    def cleaned_offsets(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
+        return {log.tp: log.cleaned_offset for log in logs if log.cleaned_offset != NEVER_CLEANED}
 
     def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._disk.write_atomically(self.path / name, checkpoints.encode_offsets(offsets))

@@ -13,9 +13,11 @@ from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.runtime import Runtime
 from ottla.storage import checkpoints, retention
 from ottla.storage import segment as segments
+from ottla.storage.cleaner import Cleaner
 from ottla.storage.data_dir import DataDir, deletion_name
 from ottla.storage.dir_lock import DirInUse, FlockedDir, HeldLock
 from ottla.storage.log import Log
+from ottla.storage.log_files import close_logs, remove_paths, sync_files
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.settings import LogSettings
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -63,6 +65,14 @@ class LogManager:
         self._preferred_dirs: dict[TopicPartition, Path] = {}
         self._flushing: dict[TopicPartition, asyncio.Task[None]] = {}
         self._dir_failure_listeners: list[DirFailureListener] = []
+        self.cleaner = Cleaner(
+            runtime,
+            lambda: self._config,
+            self.logs,
+            self.get,
+            self.dir_failed,
+            self.remove_files_later,
+        )
 
     # --- life -------------------------------------------------------------------------------
 
@@ -74,6 +84,7 @@ class LogManager:
         for log in self._logs.values():
             log.on_roll = self._flush_soon
         self._spawn(self._housekeeping())
+        self._spawn(self._compact())
 
     def _load_all(self) -> None:
         for data_dir in self._dirs.values():
@@ -112,9 +123,8 @@ class LogManager:
         for data_dir in self._online():
             logs = self._logs_in(data_dir)
             try:
-                await self._runtime.blocking(lambda logs=logs: _close_logs(logs, self._runtime))  # type: ignore[misc]
-                await self._checkpoint(data_dir, logs, checkpoints.RECOVERY_POINTS)
-                await self._checkpoint(data_dir, logs, checkpoints.LOG_STARTS)
+                await self._runtime.blocking(lambda logs=logs: close_logs(logs, self._runtime))  # type: ignore[misc]
+                await self._checkpoint_bounds(data_dir, logs)
                 data_dir.mark_clean()
             except OSError as error:
                 _logger.error("data folder %s was not closed cleanly: %s", data_dir.path, error)
@@ -252,6 +262,10 @@ class LogManager:
         due = self._runtime.clock.monotonic_ms() + delay_ms
         self._removals.extend((due, path) for path in paths)
 
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Other dynamic broker configs: log.cleaner.* and the pauses hold from the next round."""
+        self._config = config
+
     def update_settings(self, topic: str, settings: LogSettings) -> None:
         for log in self._logs.values():
             if log.tp.topic == topic:
@@ -333,7 +347,7 @@ class LogManager:
                 disk.write_atomically(
                     folder / checkpoints.LEADER_EPOCHS, checkpoints.encode_epochs(epochs)
                 )
-            _sync_files(self._runtime, paths)
+            sync_files(self._runtime, paths)
 
         try:
             await self._runtime.blocking(work)
@@ -352,17 +366,15 @@ class LogManager:
             logs = self._logs_in(data_dir)
             if all(log.checkpointed_high_watermark == log.high_watermark for log in logs):
                 continue
-            await self._checkpoint(data_dir, logs, checkpoints.HIGH_WATERMARKS)
+            await self._checkpoint(
+                data_dir, data_dir.high_watermarks(logs), checkpoints.HIGH_WATERMARKS
+            )
             for log in logs:
                 log.checkpointed_high_watermark = log.high_watermark
 
-    async def _checkpoint(self, data_dir: DataDir, logs: list[Log], name: str) -> None:
-        collect = {
-            checkpoints.HIGH_WATERMARKS: data_dir.high_watermarks,
-            checkpoints.RECOVERY_POINTS: data_dir.recovery_points,
-            checkpoints.LOG_STARTS: data_dir.start_offsets,
-        }[name]
-        offsets = collect(logs)
+    async def _checkpoint(
+        self, data_dir: DataDir, offsets: Mapping[TopicPartition, int], name: str
+    ) -> None:
         try:
             # Formatting many thousand lines is kept off the event loop as well.
             await self._runtime.blocking(lambda: data_dir.write(name, offsets))
@@ -403,9 +415,13 @@ class LogManager:
 
     async def _checkpoint_offsets(self) -> None:
         for data_dir in self._online():
-            logs = self._logs_in(data_dir)
-            await self._checkpoint(data_dir, logs, checkpoints.RECOVERY_POINTS)
-            await self._checkpoint(data_dir, logs, checkpoints.LOG_STARTS)
+            await self._checkpoint_bounds(data_dir, self._logs_in(data_dir))
+        await self._checkpoint_cleaned()
+
+    async def _checkpoint_bounds(self, data_dir: DataDir, logs: list[Log]) -> None:
+        points, starts = data_dir.recovery_points(logs), data_dir.start_offsets(logs)
+        await self._checkpoint(data_dir, points, checkpoints.RECOVERY_POINTS)
+        await self._checkpoint(data_dir, starts, checkpoints.LOG_STARTS)
 
     async def _flush_by_time(self) -> None:
         now_ms = self._runtime.clock.now_ms()
@@ -413,6 +429,22 @@ class LogManager:
             limit_ms = log.settings.flush_ms
             if log.end_offset > log.recovery_point and now_ms - log.last_flush_ms >= limit_ms:
                 await self.flush(log)
+
+    async def _compact(self) -> None:
+        """Compacts one log after the other, then pauses (LogCleaner.CleanerThread)."""
+        while True:
+            cleaned = await self.cleaner.clean_next() if self.cleaner.is_on else None
+            if cleaned is None:
+                await asyncio.sleep(max(self.cleaner.backoff_ms, 1) / 1000)
+            else:
+                await self._checkpoint_cleaned()
+
+    async def _checkpoint_cleaned(self) -> None:
+        for data_dir in self._online():
+            offsets = data_dir.cleaned_offsets(self._logs_in(data_dir))
+            if offsets != data_dir.checkpointed_cleaned:
+                await self._checkpoint(data_dir, offsets, checkpoints.CLEANED)
+                data_dir.checkpointed_cleaned = offsets
 
     def _expire_producers(self) -> None:
         now_ms = self._runtime.clock.now_ms()
@@ -425,6 +457,8 @@ class LogManager:
         """Retention by time, size and log start over all logs."""
         now_ms = self._runtime.clock.now_ms()
         for log in list(self._logs.values()):
+            if log.tp == self.cleaner.busy_with:
+                continue
             try:
                 self._retain(log, now_ms)
             except OSError as error:
@@ -453,40 +487,4 @@ class LogManager:
         if not due:
             return
         self._removals = waiting
-        await self._runtime.blocking(lambda: _remove(self._runtime, due))
-
-
-def _remove(runtime: Runtime, paths: list[Path]) -> None:
-    for path in paths:
-        if runtime.disk.is_dir(path):
-            runtime.disk.remove_tree(path)
-        else:
-            runtime.disk.remove(path)
-
-
-def _sync_files(runtime: Runtime, paths: Iterable[Path]) -> None:
-    """With descriptors of its own: the log's may be closed by another owner meanwhile."""
-    for path in paths:
-        if runtime.disk.exists(path):
-            file = runtime.disk.open(path, create=False)
-            try:
-                file.sync()
-            finally:
-                file.close()
-
-
-def _close_logs(logs: list[Log], runtime: Runtime) -> None:
-    for log in logs:
-        dirty = log.end_offset > log.recovery_point
-        log.write_snapshot()
-        if log.epochs.dirty:
-            log.write_epochs()
-        log.active.write_indexes()
-        if dirty:
-            _sync_files(
-                runtime, [segment.path(segments.LOG_SUFFIX) for segment in log.segments[-2:]]
-            )
-        _sync_files(runtime, log.unsynced)
-        log.unsynced.clear()
-        log.recovery_point = log.end_offset
-        log.release()
+        await self._runtime.blocking(lambda: remove_paths(self._runtime, due))

@@ -15,6 +15,11 @@ _SHORT_KEY_BYTES = 16
 _DIGEST_BYTES = 17
 
 
+def capacity_for(buffer_bytes: int, load_factor: float) -> int:
+    """Keys for log.cleaner.dedupe.buffer.size; fewer than in Kafka, in the same memory."""
+    return int(buffer_bytes * load_factor) // ENTRY_BYTES
+
+
 class OffsetMap:
     """At most `capacity` keys. `end_offset` is the first offset that is not covered."""
 
