@@ -260,9 +260,7 @@ class SimCluster:
             delay_s = self._random.uniform(*_RESTART_S)
             starts = self.broker_host(broker_id).starts
             # Outside of the process that has just ended.
-            self.loop.call_later(
-                delay_s, self._start_again, broker_id, starts, context=Context()
-            )
+            self.loop.call_later(delay_s, self._start_again, broker_id, starts, context=Context())
 
     def _ended(self, broker_id: int, process: Process) -> None:
         if self.broker_host(broker_id).process is process:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from ottla.storage.dir_lock import DirInUse
 
@@ -102,7 +102,7 @@ class SimDisk:
     def power_cut(self) -> None:
         self.root.crash(self._random)
 
-    def find(self, path: PurePosixPath) -> _File | _Folder | None:
+    def find(self, path: Path) -> _File | _Folder | None:
         entry: _File | _Folder = self.root
         for name in path.parts[1:]:
             if not isinstance(entry, _Folder) or name not in entry.entries:
@@ -110,13 +110,13 @@ class SimDisk:
             entry = entry.entries[name]
         return entry
 
-    def folder_names(self, path: PurePosixPath) -> list[str]:
+    def folder_names(self, path: Path) -> list[str]:
         """The folders in a folder, for those who look from outside."""
         found = self.find(path)
         entries = found.entries if isinstance(found, _Folder) else {}
         return sorted(name for name, entry in entries.items() if isinstance(entry, _Folder))
 
-    def folder(self, path: PurePosixPath) -> _Folder:
+    def folder(self, path: Path) -> _Folder:
         found = self.find(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
@@ -124,7 +124,7 @@ class SimDisk:
             raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(path))
         return found
 
-    def file(self, path: PurePosixPath) -> _File:
+    def file(self, path: Path) -> _File:
         found = self.find(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from ottla.simulation.scenario import FaultPlan
 
 _SLOWNESS = (5.0, 100.0)
+# A stop may wait for a controller; looked at twice a second.
+_STOP_LOOKS = 240
 
 
 class Faults:
-    def __init__(
-        self, cluster: SimCluster, plan: FaultPlan, seed: str, clients: list[str]
-    ) -> None:
+    def __init__(self, cluster: SimCluster, plan: FaultPlan, seed: str, clients: list[str]) -> None:
         self._cluster = cluster
         self._plan = plan
         self._random = random.Random(f"{seed}/faults")
@@ -36,7 +36,8 @@ class Faults:
             await asyncio.sleep(self._random.uniform(*self._plan.interval_ms) / 1000)
             if self._cluster.loop.time() >= ending:
                 break
-            [kind] = self._random.choices(list(self._plan.weights), list(self._plan.weights.values()))
+            weights = self._plan.weights
+            [kind] = self._random.choices(list(weights), list(weights.values()))
             fault: Callable[[], Awaitable[None]] = getattr(self, f"_do_{kind}")
             task = asyncio.get_running_loop().create_task(self._wrapped(kind, fault))
             self._under_way[task] = None
@@ -79,7 +80,9 @@ class Faults:
         process = self._cluster.host(name).process
         if self._cluster.stop_broker(int(name.removeprefix("broker-"))):
             await self._last()
-            while self._cluster.host(name).process is process:
+            for _ in range(_STOP_LOOKS):
+                if self._cluster.host(name).process is not process:
+                    break
                 await asyncio.sleep(0.5)
             self._revive(name)
         self._hurt.discard(name)

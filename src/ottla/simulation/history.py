@@ -15,13 +15,13 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.metadata.store import Stat
 from ottla.metadata.znodes import (
     ControllerEpochZnode,
     LeaderAndIsr,
     TopicPartitionStateZnode,
     TopicZnode,
 )
-from ottla.metadata.store import Stat
 from ottla.types import TopicPartition
 from ottla.zk.tree import CreateTxn, DeleteTxn, SetDataTxn, Tree, Txn
 

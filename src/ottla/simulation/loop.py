@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
+import warnings
 from asyncio import base_events, events
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -80,7 +81,14 @@ class _Future(asyncio.Future[Any]):
 
 
 class SimulationLoop(base_events.BaseEventLoop):
-    """Runs like any event loop: `run_until_complete`, `create_task`, `call_later`."""
+    """Runs like any event loop: `run_until_complete`, `create_task`, `call_later`.
+
+    Only the turning is its own; queues, handles and the rest are BaseEventLoop's.
+    """
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _stopping: bool
 
     def __init__(self, seed: str) -> None:
         super().__init__()
@@ -88,7 +96,7 @@ class SimulationLoop(base_events.BaseEventLoop):
         self._now = 0.0
         self._numbers = 0
         self._tasks: dict[_Task[Any], None] = {}
-        self._clock_resolution = 1e-9
+        self._callbacks_now = 0
         self.callbacks = 0
         self.set_task_factory(self._make_task)
 
@@ -101,17 +109,15 @@ class SimulationLoop(base_events.BaseEventLoop):
         """One turn: timers that are due, then everything that was ready when it began."""
         ready, timers = self._ready, self._scheduled
         while timers and timers[0]._cancelled:
-            heapq.heappop(timers)._scheduled = False
+            heapq.heappop(timers)
         if not ready and not self._stopping:
             if not timers:
                 raise SimulationStuck("every task waits and no timer is set")
-            if timers[0]._when > self._now:
-                self._now = timers[0]._when
+            if timers[0].when() > self._now:
+                self._now = timers[0].when()
                 self._callbacks_now = 0
-        while timers and timers[0]._when <= self._now:
-            handle = heapq.heappop(timers)
-            handle._scheduled = False
-            ready.append(handle)
+        while timers and timers[0].when() <= self._now:
+            ready.append(heapq.heappop(timers))
         count = len(ready)
         self.callbacks += count
         self._callbacks_now += count
@@ -120,12 +126,10 @@ class SimulationLoop(base_events.BaseEventLoop):
         for _ in range(count):
             self._run_handle(ready.popleft())
 
-    _callbacks_now = 0
-
     def _run_handle(self, handle: asyncio.Handle) -> None:
         if handle._cancelled:
             return
-        process: Process | None = handle._context.get(_current)
+        process: Process | None = handle._context.get(_current)  # type: ignore[attr-defined]
         if process is not None:
             if not process.alive:
                 return
@@ -186,26 +190,24 @@ class SimulationLoop(base_events.BaseEventLoop):
         else:
             self.call_later(delay_s, _finish_future, future, result)
 
-    def call_soon_threadsafe(
-        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        return self.call_soon(callback, *args, context=context)
-
-    async def shutdown_default_executor(self) -> None:  # type: ignore[override]
-        """There is none."""
+    def _write_to_self(self) -> None:
+        """Wakes a loop that waits in another thread; there is none."""
 
     # the end
 
     def discard_tasks(self) -> None:
         """Ends what is left without letting it do anything: the run is over."""
-        for _ in range(_DISCARD_ROUNDS):
-            # Closing a coroutine may make it start others.
-            tasks, self._tasks = list(self._tasks), {}
-            for task in tasks:
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
-                with suppress(BaseException):
-                    coroutine.close()
+        with warnings.catch_warnings():
+            # Clean-up code that starts to wait again is of no interest here.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for _ in range(_DISCARD_ROUNDS):
+                # Closing a coroutine may make it start others.
+                tasks, self._tasks = list(self._tasks), {}
+                for task in tasks:
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
+                    with suppress(BaseException):
+                        coroutine.close()
         self._ready.clear()
         self._scheduled.clear()
 

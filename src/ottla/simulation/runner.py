@@ -51,15 +51,16 @@ class _Failed(Exception):
 class _Listener(logging.Handler):
     """Log lines join the trace where it is kept; errors with a traceback are problems."""
 
-    def __init__(self, trace: Trace, history: History) -> None:
+    def __init__(self, loop: SimulationLoop, trace: Trace, history: History) -> None:
         super().__init__(logging.DEBUG)
+        self._loop = loop
         self._trace = trace
         self._history = history
 
     def emit(self, record: logging.LogRecord) -> None:
+        if not self._loop.is_running():
+            return  # dropped coroutines talk while they are closed
         process = current_process()
-        if process is not None and not process.alive:
-            return
         who = process.name if process is not None else "simulation"
         text = f"{who} {record.levelname} {record.getMessage()} ({record.name})"
         self._trace.note(text)
@@ -167,7 +168,7 @@ def run_seed(scenario: Scenario, seed: int, *, keep_trace: bool = False) -> Resu
     """One seed from start to end; never raises for what the simulated cluster does."""
     begun = time.perf_counter()
     one = _Run(scenario, seed, keep_trace=keep_trace)
-    listener = _Listener(one.trace, one.history)
+    listener = _Listener(one.loop, one.trace, one.history)
     loggers = [logging.getLogger(name) for name in ("ottla", "state.change.logger")]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
@@ -202,5 +203,3 @@ def run_seed(scenario: Scenario, seed: int, *, keep_trace: bool = False) -> Resu
         one.history.writes,
         one.trace.lines,
     )
-
-

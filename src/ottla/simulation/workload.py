@@ -148,7 +148,8 @@ class Client:
         for name in names:
             self._expected.topics.setdefault(name, Topic())
         fitting = [
-            name for name in names
+            name
+            for name in names
             if (self._expected.topics[name].partitions is None) == wants_absent
         ]
         name = self._random.choice(fitting or names)
@@ -238,6 +239,9 @@ class Client:
         for _ in range(_UPROOT_LOOKS):
             await asyncio.sleep(0.5)
             if await store.exists(DeleteTopicZnode.path(name)) is None:
+                if await store.exists(TopicZnode.path(name)) is not None:
+                    # As in Kafka, a controller that has not heard of the topic takes the mark away.
+                    return "ignored"
                 topic.partitions, topic.configs = None, {}
                 return "gone"
         raise Unanswered("the deletion goes on")
@@ -248,5 +252,3 @@ class Client:
                 self._runtime, self._cluster.zookeeper, session_timeout_ms=6_000
             )
         return self._store
-
-
