@@ -203,6 +203,7 @@ class ApacheKafka:
         self._name = name
         self._overrides = dict(overrides or {})
         self._ids = range(first_id, first_id + brokers)
+        self._servers: dict[int, JavaServer] = {}
 
     @property
     def bootstrap_servers(self) -> str:
@@ -227,6 +228,13 @@ class ApacheKafka:
             server.stop(signal.SIGKILL)
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    @property
+    def is_started(self) -> bool:
+        return bool(self._servers)
+
+    def log_dir(self, broker_id: int) -> Path:
+        return self._folder / f"broker-{broker_id}"
+
     def pid(self, broker_id: int) -> int:
         return self._servers[broker_id].pid
 
@@ -247,7 +255,7 @@ class ApacheKafka:
         settings = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{HOST}:{port}",
-            "log.dirs": str(self._folder / f"broker-{broker_id}"),
+            "log.dirs": str(self.log_dir(broker_id)),
             "zookeeper.connect": self.zookeeper,
             "zookeeper.session.timeout.ms": "6000",
             "offsets.topic.replication.factor": str(replicas),
