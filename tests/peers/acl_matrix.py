@@ -367,6 +367,8 @@ def _acl_calls() -> Iterator[Call]:
             resource_type_filter=kind,
             resource_name_filter=name,
             pattern_type_filter=pattern,
+            principal_filter=None,
+            host_filter=None,
             operation=Op.ANY,
             permission_type=Permission.ANY,
         )
@@ -402,6 +404,8 @@ def _acl_calls() -> Iterator[Call]:
         resource_type_filter=Type.TOPIC,
         resource_name_filter="no-such",
         pattern_type_filter=PatternType.LITERAL,
+        principal_filter=None,
+        host_filter=None,
         operation=Op.ANY,
         permission_type=Permission.ANY,
     )

@@ -65,19 +65,18 @@ def _refuse_unauthorized(
 ) -> None:
     if ctx.authorizer is None:
         return
-    by_id = {topic.topic_id for topic in _requested(ctx.version, request) if topic.name is None}
     names = [result.name for result in results if result.name is not None]
     hidden = refused_names(ctx, Operation.DESCRIBE, ResourceType.TOPIC, names)
     refused = refused_names(ctx, Operation.DELETE, ResourceType.TOPIC, names)
-    for result in results:
+    for asked, result in zip(_requested(ctx.version, request), results, strict=True):
         if result.name is None:
             continue
-        if result.topic_id in by_id and result.name in hidden:
+        if asked.name is None and result.name in hidden:
             # The id is no secret (KIP-516), the name is.
             result.name, result.error_code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif result.name in refused:
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            if result.topic_id not in by_id:
+            if asked.name is not None:
                 result.topic_id = ZERO_TOPIC_ID  # it would say that the topic exists
 
 
