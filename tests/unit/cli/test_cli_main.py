@@ -60,17 +60,18 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("ottla, version ")
 
 
+NO_NODE = "Timed out waiting for a node assignment. Call: "
 DEAD = {
-    "topics --list": "Error while executing topic command : Timed out waiting for a node assignment. "
-    "Call: listTopics (127.0.0.1:",
-    "configs --describe --topic t": "Error while executing config command : Timed out waiting for a "
-    "node assignment. Call: describeConfigs (127.0.0.1:",
-    "cluster": "Error: Timed out waiting for a node assignment. Call: metadata (127.0.0.1:",
-    "reassign --list": "Error: Timed out waiting for a node assignment. Call: "
-    "listPartitionReassignments (127.0.0.1:",
-    "elect --election-type preferred --all-topic-partitions": "Timeout waiting for election results "
-    "(Timed out waiting for a node assignment. Call: electLeaders (127.0.0.1:",
-    "events --follow": "Error: Timed out waiting for a node assignment. Call: metadata (127.0.0.1:",
+    "topics --list": f"Error while executing topic command : {NO_NODE}listTopics (127.0.0.1:",
+    "configs --alter --topic t --add-config a=b": (
+        f"Error while executing config command : {NO_NODE}describeConfigs (127.0.0.1:"
+    ),
+    "cluster": f"Error: {NO_NODE}metadata (127.0.0.1:",
+    "reassign --list": f"Error: {NO_NODE}listPartitionReassignments (127.0.0.1:",
+    "elect --election-type preferred --all-topic-partitions": (
+        f"Timeout waiting for election results ({NO_NODE}electLeaders (127.0.0.1:"
+    ),
+    "events --follow": f"Error: {NO_NODE}metadata (127.0.0.1:",
 }
 
 
