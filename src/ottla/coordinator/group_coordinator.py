@@ -36,17 +36,21 @@ from ottla.coordinator.groups import (
     JoinResult,
     SyncResult,
 )
+from ottla.coordinator.offsets import within_limit
 from ottla.coordinator.ports import ClusterMetadata, CoordinatorConfig, CoordinatorReplicas
 from ottla.coordinator.records_format import (
     CommittedOffset,
     encode_group_key,
     encode_group_value,
     encode_offset_key,
-    encode_offset_value,
+    offset_entries,
 )
-from ottla.coordinator.shards import Shard, Shards
+from ottla.coordinator.replay import Replay
+from ottla.coordinator.shards import Shard, Shards, ShardSettings
+from ottla.coordinator.txn_offsets import TransactionalOffsets
 from ottla.errors import ErrorCode
 from ottla.runtime import Runtime
+from ottla.topics.names import OFFSETS_TOPIC
 from ottla.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -78,14 +82,23 @@ class GroupCoordinator:
         self._max_metadata = config.integer("offset.metadata.max.bytes")
         self._retention_ms = config.integer("offsets.retention.minutes") * _MINUTE_MS
         self._check_interval_ms = config.integer("offsets.retention.check.interval.ms")
-        self._shards = Shards(
+        self._shards = Shards[Group](
             runtime.clock,
-            config,
-            self.settings,
+            ShardSettings(
+                OFFSETS_TOPIC,
+                config.integer("offsets.topic.num.partitions"),
+                config.integer("offsets.commit.required.acks"),
+                config.integer("offsets.commit.timeout.ms"),
+                config.integer("offsets.load.buffer.size"),
+            ),
             replica_manager,
             metadata_cache,
+            new_replay=lambda: Replay(runtime.clock, self.settings),
             on_loaded=self._loaded,
             on_unloaded=self._unloaded,
+        )
+        self.in_transactions = TransactionalOffsets(
+            self._shards, self._find, self._create, self._max_metadata
         )
         self.deadlines = Deadlines(runtime.clock, self._wake)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,7 +146,7 @@ class GroupCoordinator:
             <= settings.max_session_timeout_ms
         ):
             return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
-        group = shard.groups.get(group_id)
+        group = shard.entries.get(group_id)
         if group is None:
             if request.member_id != UNKNOWN_MEMBER_ID:
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
@@ -152,7 +165,7 @@ class GroupCoordinator:
             # The member joined before the fail-over; joining again brings it here (KAFKA-5376).
             is_loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else shard)
-        group = shard.groups.get(group_id)
+        group = shard.entries.get(group_id)
         if group is None:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
         answer: asyncio.Future[SyncResult] = asyncio.get_running_loop().create_future()
@@ -168,7 +181,7 @@ class GroupCoordinator:
             # While loading, sessions are not counted: the member is as good as alive.
             is_loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return ErrorCode.NONE if is_loading else shard
-        group = shard.groups.get(group_id)
+        group = shard.entries.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = rebalance.heartbeat(group, member_id, instance_id, generation_id)
@@ -182,7 +195,7 @@ class GroupCoordinator:
         shard = self._find(group_id)
         if isinstance(shard, ErrorCode):
             return shard, []
-        group = shard.groups.get(group_id)
+        group = shard.entries.get(group_id)
         if group is None:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         errors = [rebalance.leave(group, *member) for member in leaving]
@@ -200,7 +213,7 @@ class GroupCoordinator:
         shard = self._find(group_id, allow_empty=True)
         if isinstance(shard, ErrorCode):
             return dict.fromkeys(commits, shard)
-        group = shard.groups.get(group_id)
+        group = shard.entries.get(group_id)
         if group is None:
             if committer.generation_id >= 0:
                 return dict.fromkeys(commits, ErrorCode.ILLEGAL_GENERATION)
@@ -208,11 +221,7 @@ class GroupCoordinator:
         error = self._check_committer(group, committer)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(commits, error)
-        accepted = {
-            tp: commit
-            for tp, commit in commits.items()
-            if len(commit.metadata) <= self._max_metadata
-        }
+        accepted = within_limit(commits, self._max_metadata)
         results = dict.fromkeys(commits, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         if accepted:
             stored = await self._store_offsets(shard, group, accepted)
@@ -233,17 +242,13 @@ class GroupCoordinator:
         return error
 
     async def _store_offsets(
-        self, shard: Shard, group: Group, commits: dict[TopicPartition, CommittedOffset]
+        self, shard: Shard[Group], group: Group, commits: dict[TopicPartition, CommittedOffset]
     ) -> ErrorCode:
         group.offsets.begin(commits)
         appended_at = None
         try:
             error, base_offset = await self._shards.append(
-                shard,
-                [
-                    (encode_offset_key(group.group_id, tp), encode_offset_value(commit))
-                    for tp, commit in commits.items()
-                ],
+                shard, offset_entries(group.group_id, commits)
             )
             appended_at = base_offset if error is ErrorCode.NONE else None
         finally:
@@ -261,7 +266,7 @@ class GroupCoordinator:
         shard = self._find(group_id, allow_empty=True)
         if isinstance(shard, ErrorCode):
             return shard, {}
-        group = shard.groups.get(group_id)
+        group = shard.entries.get(group_id)
         if group is None:
             return ErrorCode.NONE, dict.fromkeys(
                 partitions or (), FetchedOffset(ErrorCode.NONE, None)
@@ -281,7 +286,7 @@ class GroupCoordinator:
         shard = self._find(group_id)
         if isinstance(shard, ErrorCode):
             return shard, {}
-        group = shard.groups.get(group_id)
+        group = shard.entries.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
         results = dict.fromkeys(partitions, ErrorCode.NONE)
@@ -301,7 +306,7 @@ class GroupCoordinator:
         shard = self._find(group_id, allow_empty=True)
         if isinstance(shard, ErrorCode):
             return GroupDescription(shard)
-        group = shard.groups.get(group_id)
+        group = shard.entries.get(group_id)
         if group is None:
             return GroupDescription(ErrorCode.NONE, GroupState.DEAD.value)
         # Before the group is stable there is no protocol to show metadata and assignments of.
@@ -333,7 +338,7 @@ class GroupCoordinator:
         listed = [
             GroupListing(group.group_id, group.protocol_type or "", group.state.value)
             for shard in self._shards.loaded()
-            for group in shard.groups.values()
+            for group in shard.entries.values()
             if not wanted or group.state.value.lower() in wanted
         ]
         if self._shards.is_loading:
@@ -347,7 +352,7 @@ class GroupCoordinator:
         shard = self._find(group_id, allow_empty=True)
         if isinstance(shard, ErrorCode):
             return shard
-        group = shard.groups.get(group_id)
+        group = shard.entries.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is not GroupState.EMPTY:
@@ -366,8 +371,8 @@ class GroupCoordinator:
         """Removes what is past its retention and groups that have nothing left (KIP-211)."""
         count = 0
         for shard in self._shards.loaded():
-            for group in list(shard.groups.values()):
-                if shard.groups.get(group.group_id) is not group:
+            for group in list(shard.entries.values()):
+                if shard.entries.get(group.group_id) is not group:
                     continue  # deleted while the tombstones of another were written
                 expired = group.expired_offsets(self._retention_ms)
                 count += len(expired)
@@ -375,7 +380,7 @@ class GroupCoordinator:
         return count
 
     async def _remove(
-        self, shard: Shard, group: Group, partitions: Collection[TopicPartition]
+        self, shard: Shard[Group], group: Group, partitions: Collection[TopicPartition]
     ) -> ErrorCode:
         """Forgets offsets, and the group with them if nothing is left; tombstones follow."""
         removed = group.offsets.remove(partitions)
@@ -404,14 +409,14 @@ class GroupCoordinator:
 
     async def _remove_topics(self, topics: Collection[str]) -> None:
         for shard in self._shards.loaded():
-            for group in list(shard.groups.values()):
+            for group in list(shard.entries.values()):
                 found = [tp for tp in group.offsets.all_partitions() if tp.topic in topics]
-                if found and shard.groups.get(group.group_id) is group:
+                if found and shard.entries.get(group.group_id) is group:
                     await self._remove(shard, group, found)
 
     # --- inside ---------------------------------------------------------------------------
 
-    def _find(self, group_id: str, *, allow_empty: bool = False) -> Shard | ErrorCode:
+    def _find(self, group_id: str, *, allow_empty: bool = False) -> Shard[Group] | ErrorCode:
         """The gate of every request (validateGroupStatus)."""
         if not group_id and not allow_empty:
             return ErrorCode.INVALID_GROUP_ID
@@ -419,17 +424,17 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self._shards.find(group_id)
 
-    def _create(self, shard: Shard, group_id: str) -> Group:
+    def _create(self, shard: Shard[Group], group_id: str) -> Group:
         group = Group(group_id, self._runtime.clock, self.settings)
-        shard.groups[group_id] = group
+        shard.entries[group_id] = group
         return group
 
-    def _drop(self, shard: Shard, group: Group) -> None:
-        shard.groups.pop(group.group_id, None)
+    def _drop(self, shard: Shard[Group], group: Group) -> None:
+        shard.entries.pop(group.group_id, None)
         self.deadlines.forget(group.group_id)
         rebalance.close(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def _settle(self, shard: Shard, group: Group) -> None:
+    def _settle(self, shard: Shard[Group], group: Group) -> None:
         """After every change: does what fell due, writes what is to be written, sets the timer."""
         if group.wake_at <= group.now():
             rebalance.expire(group)
@@ -440,7 +445,7 @@ class GroupCoordinator:
         if group.wake_at < inf:
             self.deadlines.schedule(group.group_id, group.wake_at)
 
-    async def _write_group(self, shard: Shard, group: Group, write: GroupWrite) -> None:
+    async def _write_group(self, shard: Shard[Group], group: Group, write: GroupWrite) -> None:
         entry = (encode_group_key(group.group_id), encode_group_value(write.value))
         error, _ = await self._shards.append(shard, [entry])
         write.written(GROUP_WRITE_ERRORS.get(error, error))
@@ -449,17 +454,17 @@ class GroupCoordinator:
 
     def _wake(self, group_id: str) -> None:
         shard = self._shards.find(group_id)
-        group = None if isinstance(shard, ErrorCode) else shard.groups.get(group_id)
+        group = None if isinstance(shard, ErrorCode) else shard.entries.get(group_id)
         if group is not None and not isinstance(shard, ErrorCode):
             self._settle(shard, group)
 
-    def _loaded(self, shard: Shard) -> None:
-        for group in shard.groups.values():
+    def _loaded(self, shard: Shard[Group]) -> None:
+        for group in shard.entries.values():
             rebalance.start_sessions(group)
             self._settle(shard, group)
 
-    def _unloaded(self, shard: Shard) -> None:
-        for group in shard.groups.values():
+    def _unloaded(self, shard: Shard[Group]) -> None:
+        for group in shard.entries.values():
             self.deadlines.forget(group.group_id)
             rebalance.close(group, ErrorCode.NOT_COORDINATOR)
 

@@ -51,6 +51,17 @@ class OffsetTable:
         """A transactional commit: not visible before the transaction's marker."""
         self._transactional.setdefault(producer_id, {})[partition] = commit
 
+    def unstage(self, producer_id: int, commits: Commits) -> None:
+        """The log refused transactional commits; later ones of the same partitions stay."""
+        staged = self._transactional.get(producer_id)
+        if staged is None:
+            return
+        for partition, commit in commits.items():
+            if staged.get(partition) is commit:
+                del staged[partition]
+        if not staged:
+            del self._transactional[producer_id]
+
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         staged = self._transactional.pop(producer_id, {})
         if committed:
@@ -104,3 +115,8 @@ class OffsetTable:
             if is_due:
                 found.append(partition)
         return found
+
+
+def within_limit(commits: Commits, max_metadata: int) -> dict[TopicPartition, CommittedOffset]:
+    """The commits whose metadata is not too long (offset.metadata.max.bytes)."""
+    return {tp: commit for tp, commit in commits.items() if len(commit.metadata) <= max_metadata}

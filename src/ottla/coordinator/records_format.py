@@ -8,6 +8,7 @@ are read. The head of a consumer's subscription (ConsumerProtocolSubscription) i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ottla.errors import OttlaError
@@ -114,6 +115,16 @@ def encode_offset_value(commit: CommittedOffset) -> bytes:
     value.expire_timestamp = commit.expire_timestamp_ms
     value.leader_epoch = -1  # that version has no room for it
     return _versioned(value, _OFFSET_VALUE_VERSION_WITH_RETENTION)
+
+
+def offset_entries(
+    group_id: str, commits: Mapping[TopicPartition, CommittedOffset]
+) -> list[tuple[bytes, bytes | None]]:
+    """Keys and values of one group's commits."""
+    return [
+        (encode_offset_key(group_id, tp), encode_offset_value(commit))
+        for tp, commit in commits.items()
+    ]
 
 
 def decode_offset_value(data: bytes) -> CommittedOffset:

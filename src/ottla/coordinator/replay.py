@@ -24,8 +24,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False, repr=False)
 class Replay:
-    """Feed it whole batches with `absorb`, then take the `groups`."""
+    """Feed it whole batches with `absorb`, then take the `entries`."""
 
+    clock: Clock
+    settings: GroupSettings
     _values: dict[str, GroupValue] = field(default_factory=dict)
     _offsets: dict[str, OffsetTable] = field(default_factory=dict)
 
@@ -79,8 +81,9 @@ class Replay:
             for table in self._offsets.values():
                 table.end_transaction(producer_id, committed=marker.is_commit)
 
-    def groups(self, clock: Clock, settings: GroupSettings) -> dict[str, Group]:
+    def entries(self) -> dict[str, Group]:
         """Stored groups with their offsets; offsets without a group make a simple, empty one."""
+        clock, settings = self.clock, self.settings
         found = {
             group_id: Group.from_value(group_id, value, clock, settings)
             for group_id, value in self._values.items()
