@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.runtime import Runtime
-from ottla.storage import checkpoints, retention
+from ottla.storage import checkpoints
 from ottla.storage import segment as segments
 from ottla.storage.cleaner import Cleaner
 from ottla.storage.data_dir import DataDir, deletion_name
 from ottla.storage.dir_lock import DirInUse, FlockedDir, HeldLock
+from ottla.storage.housekeeping import Housekeeping
 from ottla.storage.log import Log
 from ottla.storage.log_files import close_logs, remove_paths, sync_files
 from ottla.storage.open_files import OpenFiles
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
-_RETENTION_FIRST_MS = 30_000
-_HOUSEKEEPING_MS = 1_000
-_PRODUCER_EXPIRY_MS = 600_000
 MAX_OPEN_FILES = 2048
 _MAX_PREFERENCES = 10_000
 # Fewer new logs than this are quicker made on the spot.
@@ -73,6 +71,7 @@ class LogManager:
             self.dir_failed,
             self.remove_files_later,
         )
+        self._housekeeping = Housekeeping(runtime, self)
 
     # --- life -------------------------------------------------------------------------------
 
@@ -83,8 +82,8 @@ class LogManager:
             raise NoUsableDir("none of the folders in log.dirs can be used")
         for log in self._logs.values():
             log.on_roll = self._flush_soon
-        self._spawn(self._housekeeping())
-        self._spawn(self._compact())
+        self._spawn(self._housekeeping.run())
+        self._spawn(self._housekeeping.compact())
 
     def _load_all(self) -> None:
         for data_dir in self._dirs.values():
@@ -262,6 +261,10 @@ class LogManager:
         due = self._runtime.clock.monotonic_ms() + delay_ms
         self._removals.extend((due, path) for path in paths)
 
+    @property
+    def config(self) -> BrokerConfig:
+        return self._config
+
     def reconfigure(self, config: BrokerConfig) -> None:
         """Other dynamic broker configs: log.cleaner.* and the pauses hold from the next round."""
         self._config = config
@@ -388,94 +391,28 @@ class LogManager:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _housekeeping(self) -> None:
-        """One loop for everything that comes round by time; a second is fine enough for all."""
-        now = self._runtime.clock.monotonic_ms()
-        config = self._config
-        jobs: list[tuple[Callable[[], object], int]] = [
-            (self._checkpoint_offsets, config.integer("log.flush.offset.checkpoint.interval.ms")),
-            (self.delete_old_segments, config.integer("log.retention.check.interval.ms")),
-            (self._flush_by_time, _HOUSEKEEPING_MS),
-            (self._expire_producers, _PRODUCER_EXPIRY_MS),
-            (self._remove_due, _HOUSEKEEPING_MS),
-        ]
-        due = [now + min(interval, _RETENTION_FIRST_MS) for _, interval in jobs]
-        while True:
-            await asyncio.sleep(_HOUSEKEEPING_MS / 1000)
-            now = self._runtime.clock.monotonic_ms()
-            for number, (job, interval) in enumerate(jobs):
-                if now >= due[number]:
-                    due[number] = now + interval
-                    try:
-                        result = job()
-                        if asyncio.iscoroutine(result):
-                            await result
-                    except (OSError, KafkaError):
-                        _logger.exception("%s failed", job.__name__)
-
-    async def _checkpoint_offsets(self) -> None:
+    async def checkpoint_offsets(self) -> None:
         for data_dir in self._online():
             await self._checkpoint_bounds(data_dir, self._logs_in(data_dir))
-        await self._checkpoint_cleaned()
+        await self.checkpoint_cleaned()
 
     async def _checkpoint_bounds(self, data_dir: DataDir, logs: list[Log]) -> None:
         points, starts = data_dir.recovery_points(logs), data_dir.start_offsets(logs)
         await self._checkpoint(data_dir, points, checkpoints.RECOVERY_POINTS)
         await self._checkpoint(data_dir, starts, checkpoints.LOG_STARTS)
 
-    async def _flush_by_time(self) -> None:
-        now_ms = self._runtime.clock.now_ms()
-        for log in list(self._logs.values()):
-            limit_ms = log.settings.flush_ms
-            if log.end_offset > log.recovery_point and now_ms - log.last_flush_ms >= limit_ms:
-                await self.flush(log)
-
-    async def _compact(self) -> None:
-        """Compacts one log after the other, then pauses (LogCleaner.CleanerThread)."""
-        while True:
-            cleaned = await self.cleaner.clean_next() if self.cleaner.is_on else None
-            if cleaned is None:
-                await asyncio.sleep(max(self.cleaner.backoff_ms, 1) / 1000)
-            else:
-                await self._checkpoint_cleaned()
-
-    async def _checkpoint_cleaned(self) -> None:
+    async def checkpoint_cleaned(self) -> None:
         for data_dir in self._online():
             offsets = data_dir.cleaned_offsets(self._logs_in(data_dir))
             if offsets != data_dir.checkpointed_cleaned:
                 await self._checkpoint(data_dir, offsets, checkpoints.CLEANED)
                 data_dir.checkpointed_cleaned = offsets
 
-    def _expire_producers(self) -> None:
-        now_ms = self._runtime.clock.now_ms()
-        idle_ms = self._config.integer("transactional.id.expiration.ms")
-        for log in self._logs.values():
-            if len(log.producers):
-                log.producers.expire(now_ms, idle_ms)
-
     def delete_old_segments(self) -> None:
         """Retention by time, size and log start over all logs."""
-        now_ms = self._runtime.clock.now_ms()
-        for log in list(self._logs.values()):
-            if log.tp == self.cleaner.busy_with:
-                continue
-            try:
-                self._retain(log, now_ms)
-            except OSError as error:
-                self.dir_failed(log.data_dir, error)
+        self._housekeeping.delete_old_segments()
 
-    def _retain(self, log: Log, now_ms: int) -> None:
-        count = retention.deletable_segments(log, now_ms)
-        if count == 0:
-            return
-        if count == len(log.segments):
-            log.roll()
-        removed = log.drop_segments(0, count)
-        if log.start_offset < log.segments[0].base_offset:
-            log.advance_start_offset(log.segments[0].base_offset)
-        self.remove_files_later(log, removed)
-
-    async def _remove_due(self) -> None:
+    async def remove_due(self) -> None:
         now = self._runtime.clock.monotonic_ms()
         due: list[Path] = []
         waiting: deque[tuple[float, Path]] = deque()

@@ -112,10 +112,10 @@ async def test_a_deleted_log_is_renamed_at_once_and_removed_later(tmp_path: Path
     (renamed,) = matching(tmp_path, "*-delete")
     assert is_deletion_name(renamed.name) and renamed.name.startswith("b.c-d-1.")
     assert logs.get_or_create(B).end_offset == 0
-    await logs._remove_due()
+    await logs.remove_due()
     assert renamed.exists()
     clock.ms += 60_000
-    await logs._remove_due()
+    await logs.remove_due()
     assert not renamed.exists()
     await logs.shutdown()
 
@@ -127,7 +127,7 @@ async def test_a_deletion_cut_short_is_finished_after_a_restart(tmp_path: Path) 
     await logs.start()
     assert list(logs.logs()) == []
     clock.ms += 60_000
-    await logs._remove_due()
+    await logs.remove_due()
     assert not matching(tmp_path, "*-delete")
     await logs.shutdown()
 
@@ -230,7 +230,7 @@ async def test_retention_by_time_rolls_and_drops_even_the_active_segment(tmp_pat
     assert last_base < 12
     assert list((tmp_path / "a-0").glob("*.deleted"))
     clock.ms += 60_000
-    await logs._remove_due()
+    await logs.remove_due()
     assert not list((tmp_path / "a-0").glob("*.deleted"))
     assert log.append_as_leader(batch(), 0).first_offset == 12
     await logs.shutdown()
