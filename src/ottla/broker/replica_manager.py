@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import replica_roles
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.log_dir_moves import LogDirMoves
 from ottla.broker.partition import IsrSubmitter, Partition
 from ottla.broker.purgatory import FetchWait, ProduceWait, Readable, Timeouts
 from ottla.broker.replica_reads import read_again, read_all
@@ -75,6 +76,7 @@ class ReplicaManager:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._fetchers: FetcherManager | None = None
+        self.moves = LogDirMoves(self)
 
     # --- life -------------------------------------------------------------------------------
 
@@ -94,6 +96,7 @@ class ReplicaManager:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.moves.shutdown()
         if self._fetchers is not None:
             await self._fetchers.shutdown()
         for partition in self._partitions.values():
@@ -162,17 +165,26 @@ class ReplicaManager:
         if partition is not None:
             partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             partition.log = None
+        self.moves.forget(tp)
         if delete_log:
             self.log_manager.delete(tp)
 
     def set_offline(self, tp: TopicPartition) -> None:
         partition = self._partitions.pop(tp, None)
         self._offline.add(tp)
+        self.moves.forget(tp)
         if self._fetchers is not None:
             self._fetchers.remove([tp])
         if partition is not None:
             partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
             partition.log = None
+
+    def adopt_log(self, partition: Partition, log: Log) -> None:
+        """The log was moved to another folder; a follower goes on fetching into it."""
+        partition.log = log
+        if not partition.is_leader and partition.leader is not None:
+            self.stop_fetching([partition.tp])
+            self.start_fetching([partition])
 
     def log(self, tp: TopicPartition) -> Log | None:
         partition = self._partitions.get(tp)
@@ -211,7 +223,9 @@ class ReplicaManager:
     def become_leader_or_follower(
         self, request: m.LeaderAndIsrRequest, version: int
     ) -> m.LeaderAndIsrResponse:
-        return replica_roles.become_leader_or_follower(self, request, version)
+        response = replica_roles.become_leader_or_follower(self, request, version)
+        self.moves.resume()
+        return response
 
     def stop_replicas(self, request: m.StopReplicaRequest, version: int) -> m.StopReplicaResponse:
         return replica_roles.stop_replicas(self, request, version)

@@ -46,10 +46,13 @@ def first_dirty_offset(log: Log) -> int:
 
 
 def examine(log: Log, now_ms: int) -> DirtyLog:
-    """LogCleanerManager.cleanableOffsets, calculateCleanableBytes, maxCompactionDelay."""
+    """LogCleanerManager.cleanableOffsets, calculateCleanableBytes, maxCompactionDelay. For logs
+    with sealed segments."""
     first_dirty = first_dirty_offset(log)
     sealed = log.segments[:-1]
-    limit = min(log.last_stable_offset, log.active.base_offset)
+    # The last batch of a log stays, so that a follower can get to the log's end.
+    newest = log.active if log.active.size else sealed[-1]
+    limit = min(log.last_stable_offset, newest.base_offset)
     lag_ms = log.settings.min_compaction_lag_ms
     if lag_ms > 0:
         limit = min(limit, _lag_limit(log, first_dirty, now_ms - lag_ms))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.errors import OttlaError
 from ottla.runtime import Disk, Runtime
@@ -42,10 +43,30 @@ def deletion_name(tp: TopicPartition, random_hex: str) -> str:
     return tp.topic[: _MAX_NAME - len(suffix)] + suffix
 
 
+def future_name(tp: TopicPartition, random_hex: str) -> str:
+    """`<topic>-<p>.<32 hex>-future` (Log.logFutureDirName); too long for some topics."""
+    return f"{tp}.{random_hex}{FUTURE_SUFFIX}"
+
+
+def parse_future_name(name: str) -> TopicPartition | None:
+    head, dot, digits = name.removesuffix(FUTURE_SUFFIX).rpartition(".")
+    if not name.endswith(FUTURE_SUFFIX) or not dot or len(digits) != _UUID_DIGITS:
+        return None
+    return parse_folder_name(head)
+
+
 def is_deletion_name(name: str) -> bool:
     head = name[: -len(DELETE_SUFFIX)]
     digits = head.rpartition(".")[2]
     return name.endswith(DELETE_SUFFIX) and "." in head and len(digits) == _UUID_DIGITS
+
+
+class Found(NamedTuple):
+    """What a folder holds: logs, copies on their way to this folder, begun deletions."""
+
+    logs: list[Log]
+    futures: list[Log]
+    doomed: list[Path]
 
 
 class DataDir:
@@ -64,10 +85,8 @@ class DataDir:
     def _disk(self) -> Disk:
         return self._runtime.disk
 
-    def load(
-        self, open_files: OpenFiles, settings_of: Callable[[str], LogSettings]
-    ) -> tuple[list[Log], list[Path]]:
-        """All logs, and folders whose deletion was begun. Blocking; raises OSError."""
+    def load(self, open_files: OpenFiles, settings_of: Callable[[str], LogSettings]) -> Found:
+        """Everything in the folder. Blocking; raises OSError."""
         clean_marker = self.path / checkpoints.CLEAN_SHUTDOWN
         clean = self._disk.exists(clean_marker)
         self._disk.remove(clean_marker)
@@ -75,20 +94,16 @@ class DataDir:
         starts = self._read_or_empty(checkpoints.LOG_STARTS)
         watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         cleaned = self.checkpointed_cleaned = self._read_or_empty(checkpoints.CLEANED)
-        logs: list[Log] = []
-        doomed: list[Path] = []
+        found = Found([], [], [])
         for name in self._disk.list_dir(self.path):
             folder = self.path / name
             if not self._disk.is_dir(folder) or name.startswith("__cluster_metadata-"):
                 continue
             if is_deletion_name(name):
-                doomed.append(folder)
+                found.doomed.append(folder)
                 continue
-            if name.endswith(FUTURE_SUFFIX):
-                # A move between folders that Kafka had not finished; the log itself is elsewhere.
-                _logger.warning("%s is left alone: moves between folders are not done", folder)
-                continue
-            tp = parse_folder_name(name)
+            future = parse_future_name(name)
+            tp = future or parse_folder_name(name)
             if tp is None:
                 raise StrangeFolder(
                     f"Found directory {folder}, '{name}' is not in the form of topic-partition or "
@@ -102,14 +117,15 @@ class DataDir:
                 folder,
                 settings_of(tp.topic),
                 clean=clean,
-                recovery_point=recovery_points.get(tp, 0),
-                start_offset=starts.get(tp, 0),
-                high_watermark=watermarks.get(tp, 0),
+                # The checkpoints speak of the log itself, not of a copy that is not finished.
+                recovery_point=0 if future else recovery_points.get(tp, 0),
+                start_offset=0 if future else starts.get(tp, 0),
+                high_watermark=0 if future else watermarks.get(tp, 0),
             )
             log.cleaned_offset = min(cleaned.get(tp, NEVER_CLEANED), log.end_offset)
-            logs.append(log)
-        self.log_count = len(logs)
-        return logs, doomed
+            (found.futures if future else found.logs).append(log)
+        self.log_count = len(found.logs)
+        return found
 
     def _read_or_empty(self, name: str) -> dict[TopicPartition, int]:
         """Kafka goes on without these: it then recovers more, or shows deleted records."""

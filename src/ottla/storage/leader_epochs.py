@@ -74,6 +74,12 @@ class LeaderEpochs:
             self._starts[0] = start_offset
             self.dirty = True
 
+    def become(self, other: LeaderEpochs) -> None:
+        """Takes over the entries of a copied log."""
+        if self.entries() != other.entries():
+            self._epochs, self._starts = list(other._epochs), list(other._starts)
+            self.dirty = True
+
     def clear(self) -> None:
         if self._epochs:
             self._epochs.clear()

@@ -468,6 +468,7 @@ class Log:
     def move_to(self, folder: Path) -> None:
         """The folder was renamed."""
         self.release()
+        self.unsynced = {folder / path.name for path in self.unsynced}
         self.folder = folder
         for segment in self._segments:
             segment.folder = folder

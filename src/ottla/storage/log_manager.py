@@ -14,7 +14,7 @@ from ottla.runtime import Runtime
 from ottla.storage import checkpoints
 from ottla.storage import segment as segments
 from ottla.storage.cleaner import Cleaner
-from ottla.storage.data_dir import DataDir, deletion_name
+from ottla.storage.data_dir import DataDir, deletion_name, future_name
 from ottla.storage.dir_lock import DirInUse, FlockedDir, HeldLock
 from ottla.storage.housekeeping import Housekeeping
 from ottla.storage.log import Log
@@ -56,6 +56,8 @@ class LogManager:
         self._open_files = OpenFiles(max_open_files)
         self._dirs = {path: DataDir(runtime, path) for path in config.log_dirs}
         self._logs: dict[TopicPartition, Log] = {}
+        # Copies of logs in the folders that these are being moved to.
+        self._futures: dict[TopicPartition, Log] = {}
         # (due by the monotonic clock, path), in the order they were set aside.
         self._removals: deque[tuple[float, Path]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,7 +92,7 @@ class LogManager:
             try:
                 self._runtime.disk.make_dirs(data_dir.path)
                 data_dir.lock = self._lock_dir(data_dir.path)
-                logs, doomed = data_dir.load(self._open_files, self._settings_of)
+                found = data_dir.load(self._open_files, self._settings_of)
             except DirInUse:
                 self._release_locks()
                 raise
@@ -98,7 +100,7 @@ class LogManager:
                 _logger.error("data folder %s is offline: %s", data_dir.path, error)
                 data_dir.offline = str(error)
                 continue
-            for log in logs:
+            for log in found.logs:
                 other = self._logs.get(log.tp)
                 if other is not None:
                     self._release_locks()
@@ -111,7 +113,8 @@ class LogManager:
                     )
                 self._logs[log.tp] = log
             delay_ms = self._config.integer("log.segment.delete.delay.ms")
-            self._remove_later(doomed, delay_ms)
+            self._remove_later(found.doomed, delay_ms)
+            self._futures.update((log.tp, log) for log in found.futures)
 
     async def shutdown(self) -> None:
         """Flush, snapshot, close, checkpoints, then the marker of a clean stop per folder."""
@@ -121,8 +124,10 @@ class LogManager:
         await asyncio.gather(*tasks, return_exceptions=True)
         for data_dir in self._online():
             logs = self._logs_in(data_dir)
+            futures = [log for log in self._futures.values() if log.data_dir == data_dir.path]
+            every = [*logs, *futures]
             try:
-                await self._runtime.blocking(lambda logs=logs: close_logs(logs, self._runtime))  # type: ignore[misc]
+                await self._runtime.blocking(lambda every=every: close_logs(every, self._runtime))  # type: ignore[misc]
                 await self._checkpoint_bounds(data_dir, logs)
                 data_dir.mark_clean()
             except OSError as error:
@@ -236,22 +241,75 @@ class LogManager:
         return [tp for tp, log in self._logs.items() if is_stale(log)]
 
     def delete(self, tp: TopicPartition) -> None:
-        """The folder is renamed at once and removed after the delay."""
+        """The folder is renamed at once and removed after the delay; a copy goes with it."""
+        self.delete_future(tp)
         log = self._logs.pop(tp, None)
-        if log is None:
-            return
-        data_dir = self._dirs[log.data_dir]
+        if log is not None and self._doom(log):
+            self._dirs[log.data_dir].log_count -= 1
+
+    def _doom(self, log: Log) -> bool:
+        """Marks the folder of a log that nobody knows any more for removal."""
         random_hex = f"{self._runtime.random.getrandbits(128):032x}"
-        target = data_dir.path / deletion_name(tp, random_hex)
+        target = log.data_dir / deletion_name(log.tp, random_hex)
         try:
             log.release()
             self._runtime.disk.rename(log.folder, target)
         except OSError as error:
-            self.dir_failed(data_dir.path, error)
-            return
+            self.dir_failed(log.data_dir, error)
+            return False
         log.move_to(target)
-        data_dir.log_count -= 1
         self._remove_later([target], log.settings.file_delete_delay_ms)
+        return True
+
+    # --- moves between folders (KIP-113) ----------------------------------------------------
+
+    def future(self, tp: TopicPartition) -> Log | None:
+        return self._futures.get(tp)
+
+    def futures(self) -> Mapping[TopicPartition, Log]:
+        return self._futures
+
+    def create_future(self, tp: TopicPartition, path: Path) -> Log:
+        """An empty copy of a log in another folder; raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        current = self._logs[tp]
+        random_hex = f"{self._runtime.random.getrandbits(128):032x}"
+        try:
+            copy = Log.create(
+                self._runtime,
+                self._open_files,
+                tp,
+                path / future_name(tp, random_hex),
+                current.settings,
+                topic_id=current.topic_id,
+            )
+        except OSError as error:
+            self.dir_failed(path, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+        self._futures[tp] = copy
+        return copy
+
+    def delete_future(self, tp: TopicPartition) -> None:
+        copy = self._futures.pop(tp, None)
+        if copy is not None:
+            self._doom(copy)
+
+    def replace_with_future(self, tp: TopicPartition) -> Log:
+        """The copy, which has everything, becomes the log (LogManager.replaceCurrentWithFutureLog).
+        Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        copy, current = self._futures.pop(tp), self._logs[tp]
+        target = copy.data_dir / str(tp)
+        try:
+            copy.release()
+            self._runtime.disk.rename(copy.folder, target)
+        except OSError as error:
+            self.dir_failed(copy.data_dir, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+        copy.move_to(target)
+        self._dirs[copy.data_dir].log_count += 1
+        self._enter(copy)
+        if self._doom(current):
+            self._dirs[current.data_dir].log_count -= 1
+        return copy
 
     def remove_files_later(self, log: Log, paths: list[Path]) -> None:
         """Files that a truncation or retention set aside."""
@@ -270,7 +328,7 @@ class LogManager:
         self._config = config
 
     def update_settings(self, topic: str, settings: LogSettings) -> None:
-        for log in self._logs.values():
+        for log in (*self._logs.values(), *self._futures.values()):
             if log.tp.topic == topic:
                 log.settings = settings
                 log.active.index_interval_bytes = settings.index_interval_bytes
@@ -300,6 +358,8 @@ class LogManager:
             return
         _logger.error("data folder %s fails and goes offline: %s", path, error)
         data_dir.offline = str(error)
+        for tp in [tp for tp, copy in self._futures.items() if copy.data_dir == path]:
+            self._futures.pop(tp).release()
         lost = self._logs_in(data_dir)
         for log in lost:
             del self._logs[log.tp]

@@ -34,7 +34,7 @@ async def test_old_records_are_compacted_whatever_the_ratio(tmp_path: Path) -> N
     config = compacted(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=DAY_MS)
     rig = Rig(tmp_path, config)
     fill(rig)
-    rig.log.roll()
+    rig.seal()
     assert await rig.cleaner.clean_next() is None
     rig.clock.ms += DAY_MS + 1
     assert await rig.cleaner.clean_next() is rig.log
@@ -67,6 +67,16 @@ async def test_nothing_above_the_last_stable_offset_is_touched(tmp_path: Path) -
     rig.log.high_watermark = 3
     assert cleaning_plan.examine(rig.log, rig.clock.ms).dirty_bytes == 0
     assert await rig.cleaner.clean_next() is None
+
+
+async def test_the_last_batch_stays_so_that_followers_reach_the_end(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    fill(rig)
+    rig.append([(b"gone", None)])
+    rig.log.roll()
+    last = rig.log.segments[-2]
+    await rig.cleaner.clean_next()
+    assert rig.log.segments[-2] is last and rig.contents()[-1] == (30, b"gone", None)
 
 
 async def test_topics_without_compact_are_not_looked_at(tmp_path: Path) -> None:

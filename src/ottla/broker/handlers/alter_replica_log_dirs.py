@@ -1,10 +1,10 @@
 """AlterReplicaLogDirs (34), versions 0 to 2 (KIP-113).
 
-Behaviour: a replica that this broker is still to get is remembered for the named folder and
-answered REPLICA_NOT_AVAILABLE, as in Kafka; one that is in that folder already is fine.
-LOG_DIR_NOT_FOUND for a folder outside log.dirs, KAFKA_STORAGE_ERROR for a failed one.
+Behaviour: a replica that is here begins to move to the named folder (DescribeLogDirs shows the copy
+as it grows); naming the folder where it is ends a move. A replica that this broker is still to get
+is remembered for the folder and answered REPLICA_NOT_AVAILABLE, as in Kafka. LOG_DIR_NOT_FOUND for
+a folder outside log.dirs, KAFKA_STORAGE_ERROR for a failed one.
 Versions: the same fields in all; 2 is flexible.
-Left out: moving a replica that is here already (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, allowed_on_cluster
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
@@ -62,10 +62,12 @@ def _place(manager: ReplicaManager, tp: TopicPartition, folder: Path) -> ErrorCo
         return ErrorCode.LOG_DIR_NOT_FOUND
     if manager.is_offline(tp):
         return ErrorCode.KAFKA_STORAGE_ERROR
-    log = logs.get(tp)
-    if log is None:
+    if logs.get(tp) is None:
         logs.prefer_dir(tp, folder)
+    if manager.hosted(tp) is None:
         return ErrorCode.REPLICA_NOT_AVAILABLE
-    if log.data_dir == folder:
-        return ErrorCode.NONE
-    return ErrorCode.INVALID_REQUEST
+    try:
+        manager.moves.move(tp, folder)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE

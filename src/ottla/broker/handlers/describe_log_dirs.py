@@ -2,14 +2,15 @@
 
 Behaviour: every folder of log.dirs with the sizes of the replicas in it, of the named partitions or
 of all (null); KAFKA_STORAGE_ERROR for a folder that failed. The lag is how far a log is behind its
-own high watermark, 0 as a rule.
+own high watermark, 0 as a rule; for a copy on its way to another folder how far it is behind the
+log itself.
 Versions: 3 has an error code at the top, 4 the folder's total and usable bytes (-1: not known).
-Left out: sizes of the volumes (version 4), replicas on the way to another folder.
+Left out: sizes of the volumes (version 4).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.authorization import Operation, allowed_on_cluster
 from ottla.errors import ErrorCode
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from ottla.storage.log import Log
 
 Result = m.DescribeLogDirsResponse.DescribeLogDirsResult
+
+
+class Replica(NamedTuple):
+    log: Log
+    lag: int
+    is_future: bool
 
 
 async def handle(
@@ -41,11 +48,16 @@ async def handle(
             for index in entry.partitions
         }
     )
-    by_folder: dict[str, list[Log]] = {str(path): [] for path in log_manager.online_dirs()}
+    by_folder: dict[str, list[Replica]] = {str(path): [] for path in log_manager.online_dirs()}
     for log in log_manager.logs():
         if wanted is None or log.tp in wanted:
-            by_folder[str(log.data_dir)].append(log)
-    results = [Result(log_dir=folder, topics=_topics(logs)) for folder, logs in by_folder.items()]
+            lag = max(log.high_watermark - log.end_offset, 0)
+            by_folder[str(log.data_dir)].append(Replica(log, lag, is_future=False))
+            copy = log_manager.future(log.tp)
+            if copy is not None:
+                lag = max(log.end_offset - copy.end_offset, 0)
+                by_folder[str(copy.data_dir)].append(Replica(copy, lag, is_future=True))
+    results = [Result(log_dir=folder, topics=_topics(held)) for folder, held in by_folder.items()]
     results += [
         Result(log_dir=str(path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
         for path in log_manager.offline_dirs()
@@ -53,15 +65,18 @@ async def handle(
     return m.DescribeLogDirsResponse(results=results)
 
 
-def _topics(logs: Iterable[Log]) -> list[m.DescribeLogDirsResponse.DescribeLogDirsTopic]:
+def _topics(
+    replicas: Iterable[Replica],
+) -> list[m.DescribeLogDirsResponse.DescribeLogDirsTopic]:
     response = m.DescribeLogDirsResponse
     topics: dict[str, list[m.DescribeLogDirsResponse.DescribeLogDirsPartition]] = {}
-    for log in logs:
+    for log, lag, is_future in replicas:
         topics.setdefault(log.tp.topic, []).append(
             response.DescribeLogDirsPartition(
                 partition_index=log.tp.partition,
                 partition_size=log.size,
-                offset_lag=max(log.high_watermark - log.end_offset, 0),
+                offset_lag=lag,
+                is_future_key=is_future,
             )
         )
     return [
