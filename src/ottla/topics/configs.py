@@ -23,59 +23,61 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig
 
+# In the order of Kafka 2.8's answers to DescribeConfigs: its tools print what shares a bucket of
+# a HashMap in that order.
 _TABLE = """
-cleanup.policy List delete in:compact,delete
-  Whether old segments are deleted, compacted, or both.
 compression.type Str producer in:uncompressed,zstd,lz4,snappy,gzip,producer
   Codec that batches are stored with; producer keeps what was sent.
-delete.retention.ms L 86400000 >=0
-  How long tombstones and transaction markers stay after compaction.
-file.delete.delay.ms L 60000 >=0
-  Pause between setting a file aside and removing it.
-flush.messages L LMAX >=0
-  Records before the log is flushed to disk.
+leader.replication.throttled.replicas List "" replicas
+  Replicas whose traffic is throttled on the leader: partition:broker pairs, or * for all.
+message.downconversion.enable B true
+  Whether old consumers may have records converted.
+min.insync.replicas I 1 >=1
+  In-sync replicas needed to accept a write with acks=all.
+segment.jitter.ms L 0 >=0
+  Random part taken off the roll time.
+cleanup.policy List delete in:compact,delete
+  Whether old segments are deleted, compacted, or both.
 flush.ms L LMAX >=0
   Time before the log is flushed to disk.
 follower.replication.throttled.replicas List "" replicas
   Replicas whose traffic is throttled on the follower: partition:broker pairs, or * for all.
-index.interval.bytes I 4096 >=0
-  Bytes of log between two index entries.
-leader.replication.throttled.replicas List "" replicas
-  Replicas whose traffic is throttled on the leader: partition:broker pairs, or * for all.
-max.compaction.lag.ms L LMAX >=1
-  Age by which a record is compacted; also rolls the segment.
-max.message.bytes I 1048588 >=0
-  Largest record batch.
-message.downconversion.enable B true
-  Whether old consumers may have records converted.
-message.format.version Str 2.8-IV1 version
-  Record format on disk; format 2 is always used.
-message.timestamp.difference.max.ms L LMAX >=0
-  Allowed distance between the producer's time and the broker's.
-message.timestamp.type Str CreateTime in:CreateTime,LogAppendTime
-  Whether a record has its producer's or its broker's time.
-min.cleanable.dirty.ratio D 0.5 0..1
-  Share of uncompacted bytes that makes the log worth compacting.
-min.compaction.lag.ms L 0 >=0
-  Age below which a record is not compacted.
-min.insync.replicas I 1 >=1
-  In-sync replicas needed to accept a write with acks=all.
-preallocate B false
-  Whether a segment file is made at its full size.
-retention.bytes L -1
-  Size a partition may reach before old segments go; -1 no limit.
-retention.ms L 604800000 >=-1
-  How long records are kept; -1 for ever.
 segment.bytes I 1073741824 >=14
   Size of a segment file.
-segment.index.bytes I 10485760 >=0
-  Size of an index file.
-segment.jitter.ms L 0 >=0
-  Random part taken off the roll time.
-segment.ms L 604800000 >=1
-  Time before a new segment is begun.
+retention.ms L 604800000 >=-1
+  How long records are kept; -1 for ever.
+flush.messages L LMAX >=0
+  Records before the log is flushed to disk.
+message.format.version Str 2.8-IV1 version
+  Record format on disk; format 2 is always used.
+max.compaction.lag.ms L LMAX >=1
+  Age by which a record is compacted; also rolls the segment.
+file.delete.delay.ms L 60000 >=0
+  Pause between setting a file aside and removing it.
+max.message.bytes I 1048588 >=0
+  Largest record batch.
+min.compaction.lag.ms L 0 >=0
+  Age below which a record is not compacted.
+message.timestamp.type Str CreateTime in:CreateTime,LogAppendTime
+  Whether a record has its producer's or its broker's time.
+preallocate B false
+  Whether a segment file is made at its full size.
+min.cleanable.dirty.ratio D 0.5 0..1
+  Share of uncompacted bytes that makes the log worth compacting.
+index.interval.bytes I 4096 >=0
+  Bytes of log between two index entries.
 unclean.leader.election.enable B false
   Whether a replica outside the in-sync set may lead when no other can.
+retention.bytes L -1
+  Size a partition may reach before old segments go; -1 no limit.
+delete.retention.ms L 86400000 >=0
+  How long tombstones and transaction markers stay after compaction.
+segment.ms L 604800000 >=1
+  Time before a new segment is begun.
+message.timestamp.difference.max.ms L LMAX >=0
+  Allowed distance between the producer's time and the broker's.
+segment.index.bytes I 10485760 >=0
+  Size of an index file.
 """
 
 # LogConfig.TopicConfigSynonyms: the broker config that gives a topic config its default.
@@ -110,7 +112,7 @@ _definitions: dict[str, ConfigDef] | None = None
 
 
 def topic_definitions() -> Mapping[str, ConfigDef]:
-    """All topic configs by name, sorted; parsed from the table on first use."""
+    """All topic configs by name; parsed from the table on first use."""
     global _definitions
     if _definitions is None:
         _definitions = parse_table(_TABLE)
@@ -225,7 +227,7 @@ def describe(
     overrides: Mapping[str, str],
     names: Iterable[str] | None = None,
 ) -> list[ConfigEntry]:
-    """Entries of DescribeConfigs for a topic, sorted by name; `names` None or empty means all.
+    """Entries of DescribeConfigs for a topic in Kafka's order; `names` None or empty means all.
 
     Overrides that do not hold (someone wrote the znode by hand) are shown as unknown and
     sensitive, as Kafka shows names without a type.
@@ -242,7 +244,7 @@ def describe(
     entries += [
         _unknown_entry(name) for name in overrides if name not in definitions and name in wanted
     ]
-    return sorted(entries)
+    return entries
 
 
 def _is_sound(name: str, text: object) -> bool:
