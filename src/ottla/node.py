@@ -26,6 +26,7 @@ from ottla.controller.config import ControllerConfig
 from ottla.controller.controller import Controller
 from ottla.coordinator.group_coordinator import GroupCoordinator
 from ottla.coordinator.producer_ids import ProducerIds
+from ottla.coordinator.txn_parts import PeerAccess, transaction_parts
 from ottla.errors import InvariantViolated, OttlaError
 from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode, NoNodeError, SessionState, StoreError
@@ -135,8 +136,10 @@ class Node:
         await parts.replica_manager.start()
         self._endings.append(parts.replica_manager.shutdown)
         await parts.groups.start()
+        await parts.transactions.coordinator.start()
         self._endings += [
             parts.groups.shutdown,
+            parts.transactions.shutdown,
             parts.topic_admin.close,
             parts.config_changes.stop,
         ]
@@ -150,6 +153,8 @@ class Node:
             cluster_id=cluster_id,
             comment=_java_date(self.runtime.clock.now_ms()),
         )
+        if self.config.boolean("ottla.lifecycle.topic.enable"):
+            self._endings.append(parts.publish_lifecycle())
         await parts.controller.start()
         authorizer = parts.services.authorizer
         if authorizer is not None:
@@ -318,6 +323,15 @@ class _Parts:
         self._told_under = cache.told_under
         cache.add_listener(self._metadata_came)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
+        self.transactions = transaction_parts(
+            runtime,
+            config,
+            self.replica_manager,
+            cache,
+            self.groups,
+            ProducerIds(runtime, store, broker_id),
+            _peer_access(config, cache, broker_id),
+        )
         self.controller = Controller(
             runtime, store, broker_id, _controller_config(config), self._connect_to_broker
         )
@@ -334,10 +348,21 @@ class _Parts:
             controller=self.controller,
             topic_admin=self.topic_admin,
             groups=self.groups,
-            producer_ids=ProducerIds(runtime, store, broker_id),
+            producer_ids=self.transactions.producer_ids,
+            transactions=self.transactions.coordinator,
+            marker_writes=self.transactions.marker_writes,
             topic_settings=self.topic_settings,
             authorizer=_authorizer(config, runtime, store),
         )
+
+    def publish_lifecycle(self) -> Callable[[], Awaitable[None]]:
+        """From now on, until the returned call, the controller's events go to a topic."""
+        from ottla.broker.lifecycle_publisher import LifecyclePublisher
+
+        publisher = LifecyclePublisher(self.services)
+        self.controller.journal.add_listener(publisher.offer)
+        publisher.start()
+        return publisher.stop
 
     async def _connect_to_broker(self, host: str, port: int) -> Connection:
         """A connection for the controller's requests; its client id is the controller's id."""
@@ -445,6 +470,15 @@ async def _with_dynamic_config(
             data = None
         levels.append(znodes.ConfigZnode.decode(data))
     return config.with_dynamic(*levels) if any(levels) else config
+
+
+def _peer_access(config: BrokerConfig, cache: MetadataCache, broker_id: int) -> PeerAccess:
+    listener = config.inter_broker_listener
+    return PeerAccess(
+        broker_id,
+        lambda peer_id: cache.endpoint(peer_id, listener),
+        peer_credentials(config, listener),
+    )
 
 
 def _control_listener(config: BrokerConfig) -> str:

@@ -62,6 +62,7 @@ def broker_properties(options: UpOptions, broker_id: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": replication,
         "transaction.state.log.min.isr": str(min(2, options.brokers)),
         "group.initial.rebalance.delay.ms": "0",
+        "ottla.lifecycle.topic.enable": "true",
     }
     return properties | dict(options.overrides)
 

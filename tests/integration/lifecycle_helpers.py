@@ -112,3 +112,15 @@ async def until_true(
 async def exists(cluster: LocalCluster, path: str) -> bool:
     node = next(iter(cluster.nodes.values()))
     return await node.services.store.exists(path) is not None
+
+
+async def until_controller_known(cluster: LocalCluster) -> None:
+    """librdkafka asks once who the controller is: every broker must know the present one."""
+
+    def known() -> bool:
+        active = [n.broker_id for n in cluster.nodes.values() if n.controller.is_active]
+        return len(active) == 1 and all(
+            n.services.metadata_cache.controller_id == active[0] for n in cluster.nodes.values()
+        )
+
+    await cluster.until(known, "every broker knows the controller")

@@ -1,13 +1,14 @@
 """The controller's diary: lifecycle events in a bounded ring, and Kafka's state-change log.
 
 Every event, transition and request goes through here, so that what the controller did can be read
-afterwards (ring), in the log (`state.change.logger`), and later in a topic.
+afterwards (ring), in the log (`state.change.logger`), and in a topic (a listener publishes it).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,12 +61,17 @@ class Journal:
     def __init__(self, clock: Clock, broker_id: int, capacity: int = RING_CAPACITY) -> None:
         self._clock = clock
         self._ring: deque[LifecycleEvent] = deque(maxlen=capacity)
+        self._listeners: list[Callable[[LifecycleEvent], None]] = []
         self.broker_id = broker_id
         self.epoch = 0
         self.current_event = "Startup"
 
     def recent(self) -> list[LifecycleEvent]:
         return list(self._ring)
+
+    def add_listener(self, listener: Callable[[LifecycleEvent], None]) -> None:
+        """`listener` sees every event at once; it must neither wait nor raise."""
+        self._listeners.append(listener)
 
     def record(
         self,
@@ -79,21 +85,22 @@ class Journal:
         to_state: str | None = None,
         cause: str | None = None,
     ) -> None:
-        self._ring.append(
-            LifecycleEvent(
-                self._clock.now_ms(),
-                self.epoch,
-                self.current_event,
-                kind,
-                topic,
-                topic_id,
-                partition,
-                broker,
-                from_state,
-                to_state,
-                cause,
-            )
+        event = LifecycleEvent(
+            self._clock.now_ms(),
+            self.epoch,
+            self.current_event,
+            kind,
+            topic,
+            topic_id,
+            partition,
+            broker,
+            from_state,
+            to_state,
+            cause,
         )
+        self._ring.append(event)
+        for listener in self._listeners:
+            listener(event)
 
     def debug(self, text: str, *values: object) -> None:
         """`values` are formatted only if the line is written."""

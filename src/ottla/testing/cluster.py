@@ -78,7 +78,8 @@ class _ClusterBase(ABC):
             port=first_port + 1,
             zookeeper_port=first_port,
             data=folder,
-            overrides=dict(overrides or {}),
+            # Off as in `ottla broker`: tests that list topics expect only their own.
+            overrides={"ottla.lifecycle.topic.enable": "false"} | dict(overrides or {}),
         )
 
     @property
@@ -233,6 +234,9 @@ class ProcessCluster(_ClusterBase):
         if broker_id in self._restarted:
             return self._restarted[broker_id].pid
         return int(pid_path(self.options.data, f"broker-{broker_id}").read_text())
+
+    def log_dir(self, broker_id: int) -> Path:
+        return self.options.data / f"broker-{broker_id}"
 
     def kill(self, broker_id: int) -> None:
         """`kill -9`, and waits until the process is gone."""
