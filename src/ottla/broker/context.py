@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig
     from ottla.coordinator.group_coordinator import GroupCoordinator
     from ottla.coordinator.producer_ids import ProducerIds
+    from ottla.coordinator.transaction_coordinator import TransactionCoordinator
+    from ottla.coordinator.txn_markers import MarkerWrites
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
@@ -41,6 +43,8 @@ class BrokerServices:
     topic_admin: TopicAdmin
     groups: GroupCoordinator
     producer_ids: ProducerIds
+    transactions: TransactionCoordinator
+    marker_writes: MarkerWrites
     topic_settings: TopicSettings
     # None: everything is allowed.
     authorizer: AclAuthorizer | None = None

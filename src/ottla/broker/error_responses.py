@@ -47,6 +47,24 @@ _ENTRIES: dict[int, _Entries] = {
     20: _Entries(("topics", "topic_names"), "responses", "DeletableTopicResult"),
     21: _by_topic("DeleteRecordsTopicResult", "DeleteRecordsPartitionResult"),
     23: _by_topic("OffsetForLeaderTopicResult", "EpochEndOffset"),
+    24: _Entries(
+        ("v3_and_below_topics",),
+        "results_by_topic_v3_and_below",
+        "AddPartitionsToTxnTopicResult",
+        _Entries(("partitions",), "results_by_partition", "AddPartitionsToTxnPartitionResult"),
+    ),
+    27: _Entries(
+        ("markers",),
+        "markers",
+        "WritableTxnMarkerResult",
+        _Entries(
+            ("topics",),
+            "topics",
+            "WritableTxnMarkerTopicResult",
+            _Entries(("partition_indexes",), "partitions", "WritableTxnMarkerPartitionResult"),
+        ),
+    ),
+    28: _by_topic("TxnOffsetCommitResponseTopic", "TxnOffsetCommitResponsePartition"),
     30: _Entries(("creations",), "results", "AclCreationResult"),
     31: _Entries(("filters",), "filter_results", "DeleteAclsFilterResult"),
     32: _Entries(("resources",), "results", "DescribeConfigsResult"),
@@ -66,6 +84,13 @@ _ENTRIES: dict[int, _Entries] = {
     45: _by_topic(
         "ReassignableTopicResponse", "ReassignablePartitionResponse", answered="responses"
     ),
+    61: _Entries(
+        ("topics",),
+        "topics",
+        "TopicResponse",
+        _Entries(("partition_indexes",), "partitions", "PartitionResponse"),
+    ),
+    65: _Entries(("transactional_ids",), "transaction_states", "TransactionState"),
 }
 
 _IDENTITY_FIELDS = (
@@ -76,11 +101,16 @@ _IDENTITY_FIELDS = (
     "partition",
     "partition_index",
     "group_id",
+    "producer_id",
     "resource_type",
     "resource_name",
 )
 # A request that lists plain names is answered under one of these fields.
-_NAME_FIELDS = ("name", "group_id", "key")
+_NAME_FIELDS = ("name", "group_id", "key", "transactional_id")
+# So is one that lists bare partition numbers.
+_NUMBER_FIELDS = ("partition_id", "partition_index")
+# AddPartitionsToTxn has another name for a partition's error.
+_ERROR_FIELDS = ("error_code", "partition_error_code")
 # Fetch calls a partition `partition` when asked and `partition_index` when answered.
 _ALIASES = {"partition_index": "partition"}
 
@@ -110,8 +140,9 @@ class _Form(NamedTuple):
     message: str | None
 
     def set_error(self, item: Any, fields: Iterable[Field]) -> None:
-        if _carries(fields, "error_code", self.version):
-            item.error_code = self.code
+        for name in _ERROR_FIELDS:
+            if _carries(fields, name, self.version):
+                setattr(item, name, self.code)
         if self.message is not None and _carries(fields, "error_message", self.version):
             item.error_message = self.message
 
@@ -138,7 +169,7 @@ def _carries(fields: Iterable[Field], name: str, version: int) -> bool:
 
 def _copy_identity(item: Any, entry: Any) -> None:
     if isinstance(entry, int):
-        item.partition_id = entry  # ElectLeaders lists bare partition numbers
+        setattr(item, next(name for name in _NUMBER_FIELDS if hasattr(item, name)), entry)
         return
     if isinstance(entry, str):
         field = next(name for name in _NAME_FIELDS if hasattr(item, name))

@@ -3,7 +3,7 @@
 Each route names a module beside this file with `async def handle(ctx, request) -> response | None`.
 Modules and messages are imported at the first request for them, which keeps a broker's start
 short. Versions are those of the Kafka 3.9 schemas, from 0 (librdkafka and aiokafka use low ones);
-AlterPartition stays at 0 so that a 3.x peer keeps to 2.8 behaviour.
+AlterPartition stays at 0 and AddPartitionsToTxn at 3 so that a 3.x peer keeps to 2.8 behaviour.
 """
 
 from __future__ import annotations
@@ -59,6 +59,11 @@ ROUTES: tuple[Route, ...] = (
     Route(21, "DeleteRecords", "delete_records", 0, 2),
     Route(22, "InitProducerId", "init_producer_id", 0, 5),
     Route(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 0, 4),
+    Route(24, "AddPartitionsToTxn", "add_partitions_to_txn", 0, 3),
+    Route(25, "AddOffsetsToTxn", "add_offsets_to_txn", 0, 4),
+    Route(26, "EndTxn", "end_txn", 0, 4),
+    Route(27, "WriteTxnMarkers", "write_txn_markers", 0, 1),
+    Route(28, "TxnOffsetCommit", "txn_offset_commit", 0, 4),
     Route(29, "DescribeAcls", "describe_acls", 0, 3),
     Route(30, "CreateAcls", "create_acls", 0, 3),
     Route(31, "DeleteAcls", "delete_acls", 0, 3),
@@ -76,6 +81,9 @@ ROUTES: tuple[Route, ...] = (
     Route(47, "OffsetDelete", "offset_delete", 0, 0),
     Route(56, "AlterPartition", "alter_partition", 0, 0),
     Route(60, "DescribeCluster", "describe_cluster", 0, 1),
+    Route(61, "DescribeProducers", "describe_producers", 0, 0),
+    Route(65, "DescribeTransactions", "describe_transactions", 0, 0),
+    Route(66, "ListTransactions", "list_transactions", 0, 1),
 )
 
 ROUTES_BY_KEY: dict[int, Route] = {route.api_key: route for route in ROUTES}

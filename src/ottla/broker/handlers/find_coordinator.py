@@ -1,14 +1,14 @@
 """FindCoordinator (10), versions 0 to 6.
 
-Behaviour: a group's coordinator is the leader of its partition of `__consumer_offsets`, as the
-metadata cache knows it, on the listener that the request came in on. While the topic does not
-exist it is created, and until its leader can be reached the answer is COORDINATOR_NOT_AVAILABLE,
-which clients retry.
+Behaviour: a group's coordinator is the leader of its partition of `__consumer_offsets`, that of a
+transactional id (key type 1) the leader of its partition of `__transaction_state`, as the metadata
+cache knows it, on the listener that the request came in on. While the topic does not exist it is
+created, and until its leader can be reached the answer is COORDINATOR_NOT_AVAILABLE, which clients
+retry.
 Versions: 0 knows groups only; 1 adds the key type and a message; from 4 on many keys are asked for
 at once and answered one by one (KIP-699); key type 2 (share groups) is COORDINATOR_NOT_AVAILABLE
 in 6 and INVALID_REQUEST before.
-Left out: transactions. Key type 1 is refused with INVALID_REQUEST and a message, so that a
-transactional producer fails at once instead of asking for ever.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, ResourceType, allowed
 from ottla.errors import ErrorCode
-from ottla.topics.names import OFFSETS_TOPIC
+from ottla.topics.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.types import Endpoint, TopicPartition
 from ottla.wire import messages as m
 
@@ -56,19 +56,17 @@ async def _find(
         ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key
     ):
         return _failed(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if key_type == _TRANSACTION:
-        return _failed(
-            key, ErrorCode.INVALID_REQUEST, "Transactions are not supported by this broker."
-        )
     if key_type == _SHARE and ctx.version >= 6:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if key_type != _GROUP:
+    if key_type not in (_GROUP, _TRANSACTION):
         return _failed(key, ErrorCode.INVALID_REQUEST, f"Unknown coordinator type {key_type}.")
     services = ctx.services
-    if not services.metadata_cache.contains_topic(OFFSETS_TOPIC):
-        await services.topic_admin.ensure_internal_topic(OFFSETS_TOPIC)
+    topic = OFFSETS_TOPIC if key_type == _GROUP else TRANSACTIONS_TOPIC
+    if not services.metadata_cache.contains_topic(topic):
+        await services.topic_admin.ensure_internal_topic(topic)
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    tp = TopicPartition(OFFSETS_TOPIC, services.groups.partition_for(key))
+    coordinator = services.groups if key_type == _GROUP else services.transactions
+    tp = TopicPartition(topic, coordinator.partition_for(key))
     leader, endpoint = _leader_of(ctx, tp)
     if endpoint is None:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)

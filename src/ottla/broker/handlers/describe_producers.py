@@ -1,0 +1,71 @@
+"""DescribeProducers (61), version 0.
+
+Behaviour: the producers that wrote to a partition lately, as any of its replicas knows them: epoch,
+last sequence and time, and where an open transaction began (KIP-664).
+Versions: one.
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.authorization import Operation, ResourceType, refused_names
+from ottla.errors import ErrorCode, KafkaError
+from ottla.topics import names
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+
+async def handle(
+    ctx: RequestContext, request: m.DescribeProducersRequest
+) -> m.DescribeProducersResponse:
+    refused = refused_names(
+        ctx, Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
+    )
+    response = m.DescribeProducersResponse
+    return response(
+        topics=[
+            response.TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(ctx, TopicPartition(topic.name, index), refused=topic.name in refused)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    ctx: RequestContext, tp: TopicPartition, *, refused: bool
+) -> m.DescribeProducersResponse.PartitionResponse:
+    response = m.DescribeProducersResponse
+    answer = response.PartitionResponse(partition_index=tp.partition)
+    try:
+        names.validate(tp.topic)
+        if refused:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        log = ctx.services.replica_manager.partition(tp).log
+        if log is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    except KafkaError as error:
+        answer.error_code = error.code
+        answer.error_message = error.message
+        return answer
+    answer.active_producers = [
+        response.ProducerState(
+            producer_id=producer_id,
+            producer_epoch=producer.epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp=producer.last_timestamp,
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=producer.transaction_first_offset,
+        )
+        for producer_id, producer in log.producers.items()
+    ]
+    return answer

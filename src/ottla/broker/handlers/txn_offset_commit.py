@@ -1,0 +1,100 @@
+"""TxnOffsetCommit (28), versions 0 to 4.
+
+Behaviour: the group's coordinator stores offsets as part of a producer's transaction; they show
+when its marker commits them. Partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION.
+Versions: before 2 COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE; 2 has the leader
+epoch; from 3 on a group's generation and member are checked where they are given (KIP-447); 4 says
+that the client knows TRANSACTION_ABORTABLE, which is never sent.
+Left out: version 5, which adds the group to the transaction as well (KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ottla.broker.authorization import (
+    Operation,
+    ResourceType,
+    allowed,
+    refused_names,
+    require_group,
+)
+from ottla.coordinator.answers import Committer
+from ottla.coordinator.records_format import CommittedOffset
+from ottla.coordinator.shards import ProducerStamp
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+_OLDEST_WITH_LOADING = 2
+
+
+async def handle(
+    ctx: RequestContext, request: m.TxnOffsetCommitRequest
+) -> m.TxnOffsetCommitResponse:
+    if not allowed(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    require_group(ctx, Operation.READ, request.group_id)
+    refused = refused_names(
+        ctx, Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
+    )
+    commits = _known_commits(ctx, request, refused)
+    errors: dict[TopicPartition, ErrorCode] = {}
+    if commits:
+        errors = await ctx.services.groups.in_transactions.commit(
+            request.group_id,
+            Committer(request.member_id, request.group_instance_id, request.generation_id),
+            ProducerStamp(request.producer_id, request.producer_epoch),
+            commits,
+        )
+    if ctx.version < _OLDEST_WITH_LOADING:
+        errors = {tp: _for_old_clients(error) for tp, error in errors.items()}
+    response = m.TxnOffsetCommitResponse
+    return response(
+        topics=[
+            response.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    response.TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=errors.get(
+                            TopicPartition(topic.name, each.partition_index),
+                            ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                            if topic.name in refused
+                            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        ),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _known_commits(
+    ctx: RequestContext, request: m.TxnOffsetCommitRequest, refused: Collection[str]
+) -> dict[TopicPartition, CommittedOffset]:
+    now_ms = ctx.services.runtime.clock.now_ms()
+    commits = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.name, each.partition_index)
+            if topic.name not in refused and ctx.services.metadata_cache.contains(tp):
+                commits[tp] = CommittedOffset(
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    each.committed_metadata or "",
+                    now_ms,
+                )
+    return commits
+
+
+def _for_old_clients(error: ErrorCode) -> ErrorCode:
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error

@@ -1,0 +1,64 @@
+"""WriteTxnMarkers (27), versions 0 to 1.
+
+Behaviour: a transaction coordinator has the ends of transactions written to partitions that this
+broker leads; answered when the in-sync replicas have them. A marker in `__consumer_offsets` makes
+the offsets of its transaction show, or drops them. An older coordinator than the last one is
+TRANSACTION_COORDINATOR_FENCED, an older producer epoch INVALID_PRODUCER_EPOCH.
+Versions: 1 is flexible and otherwise the same.
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.authorization import Operation, require_cluster
+from ottla.coordinator.txn_markers import MarkerOrder
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+
+async def handle(
+    ctx: RequestContext, request: m.WriteTxnMarkersRequest
+) -> m.WriteTxnMarkersResponse:
+    require_cluster(ctx, Operation.CLUSTER_ACTION)
+    orders = [
+        MarkerOrder(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.transaction_result,
+            marker.coordinator_epoch,
+            frozenset(
+                TopicPartition(topic.name, partition)
+                for topic in marker.topics
+                for partition in topic.partition_indexes
+            ),
+        )
+        for marker in request.markers
+    ]
+    answers = await ctx.services.marker_writes.write(orders)
+    response = m.WriteTxnMarkersResponse
+    return response(
+        markers=[
+            response.WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    response.WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            response.WritableTxnMarkerPartitionResult(
+                                partition_index=partition,
+                                error_code=errors[TopicPartition(topic.name, partition)],
+                            )
+                            for partition in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker, errors in zip(request.markers, answers, strict=True)
+        ]
+    )
