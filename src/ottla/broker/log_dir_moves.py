@@ -12,6 +12,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.broker.replication_quota import ALTER_LOG_DIRS_RATE, dynamic_rate
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log import Log
 from ottla.types import TopicPartition
@@ -24,7 +25,6 @@ _logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 256 * 1024
 # The pause after each chunk: others have the event loop in between.
 _MIN_PAUSE_S = 0.001
-_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class LogDirMoves:
@@ -122,7 +122,7 @@ class LogDirMoves:
                     return
                 continue
             size = _copy_chunk(log, copy)
-            rate = logs.config.integer(_RATE)
+            rate = dynamic_rate(logs.config, ALTER_LOG_DIRS_RATE)
             await asyncio.sleep(max(_MIN_PAUSE_S, size / max(rate, 1)))
 
     def _is_complete(self, tp: TopicPartition, log: Log, copy: Log, generation: int) -> bool:
