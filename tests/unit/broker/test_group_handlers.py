@@ -163,7 +163,7 @@ async def test_find_coordinator_creates_the_topic_and_asks_for_patience(client: 
     assert found.error_code == 15
 
 
-@pytest.mark.parametrize(("version", "key_type", "code"), [(4, 1, 42), (5, 2, 42), (6, 2, 15)])
+@pytest.mark.parametrize(("version", "key_type", "code"), [(4, 3, 42), (5, 2, 42), (6, 2, 15)])
 async def test_find_coordinator_of_other_kinds(
     client: Client, version: int, key_type: int, code: int
 ) -> None:
@@ -173,13 +173,11 @@ async def test_find_coordinator_of_other_kinds(
     assert found.error_message
 
 
-async def test_transactional_producers_are_told_why_they_fail(client: Client) -> None:
+async def test_the_topic_of_transactions_is_created_too(client: Client) -> None:
+    client.services.metadata_cache.leader = None
     request = m.FindCoordinatorRequest(key="tx", key_type=1)
-    found = await client.send("find_coordinator", request, 1)
-    assert (found.error_code, found.error_message) == (
-        42,
-        "Transactions are not supported by this broker.",
-    )
+    assert (await client.send("find_coordinator", request, 1)).error_code == 15
+    assert client.services.topic_admin.ensured == ["__transaction_state"]
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -401,9 +399,6 @@ async def test_init_producer_id(client: Client, version: int) -> None:
     plain = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     answer = await client.send("init_producer_id", plain, version)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 77, 0)
-    plain.transactional_id = "tx"
-    answer = await client.send("init_producer_id", plain, version)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (35, -1, -1)
     plain.transactional_id = ""
     assert (await client.send("init_producer_id", plain, version)).error_code == 42
     if version >= 3:
