@@ -15,8 +15,8 @@ from ottla.broker.config_changes import ConfigChanges
 from ottla.broker.context import BrokerServices
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.peer_credentials import peer_credentials
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.security_setup import check_security, make_authorizer, peer_credentials
 from ottla.broker.server import BrokerServer
 from ottla.broker.stale_logs import delete_stale_logs, forget_ended_topics
 from ottla.broker.topic_admin import TopicAdmin
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
-    from ottla.security.authorizer import AclAuthorizer
     from ottla.types import Endpoint
 
 log = logging.getLogger(__name__)
@@ -116,7 +115,7 @@ class Node:
         await self._await_metadata()
 
     async def _start(self) -> None:
-        _check_security(self.config)
+        check_security(self.config)
         store = self._store = self._store or await _connect(self.config, self.runtime)
         self._endings.append(store.close)
         await registration.create_permanent_paths(store)
@@ -352,7 +351,7 @@ class _Parts:
             transactions=self.transactions.coordinator,
             marker_writes=self.transactions.marker_writes,
             topic_settings=self.topic_settings,
-            authorizer=_authorizer(config, runtime, store),
+            authorizer=make_authorizer(config, runtime, store),
         )
 
     def publish_lifecycle(self) -> Callable[[], Awaitable[None]]:
@@ -412,25 +411,6 @@ class _Parts:
             znodes.LogDirEventNotificationZnode.encode(self.services.broker_id),
             mode=CreateMode.PERSISTENT_SEQUENTIAL,
         )
-
-
-def _check_security(config: BrokerConfig) -> None:
-    if all(endpoint.security_protocol == "PLAINTEXT" for endpoint in config.listeners):
-        return
-    from ottla.security.listeners import check_security  # brokers without SASL start without it
-
-    check_security(config)
-
-
-def _authorizer(
-    config: BrokerConfig, runtime: Runtime, store: MetadataStore
-) -> AclAuthorizer | None:
-    if not config.text("authorizer.class.name"):
-        return None
-    from ottla.security.authorizer import AclAuthorizer, authorizer_settings  # off by default
-
-    settings = authorizer_settings(config.static)
-    return None if settings is None else AclAuthorizer(runtime, store, settings)
 
 
 async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:

@@ -94,14 +94,15 @@ def refused_names(
     *,
     log_denied: bool = True,
 ) -> Collection[str]:
-    """Those of the names that the principal may not use this way; each is looked at once."""
+    """Those of the names that the principal may not use this way, in their order; each is looked
+    at once."""
     if ctx.authorizer is None:
         return _NOBODY
-    return {
+    return dict.fromkeys(
         name
         for name in dict.fromkeys(names)
         if not allowed(ctx, operation, resource_type, name, log_denied=log_denied)
-    }
+    )
 
 
 def authorized_operations(ctx: RequestContext, resource_type: ResourceType, name: str) -> int:

@@ -183,7 +183,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _refuse(self, chunks: list[bytes | memoryview], reason: str) -> None:
         self._write(chunks)
-        self.close(f"authentication failed: {reason}")
+        self.close(reason)
 
     async def _complete(self, call: dispatch.Call, running: Any) -> None:
         try:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.peer_credentials import peer_credentials
+from ottla.broker.security_setup import peer_credentials
 from ottla.client.connection import Connection
 from ottla.errors import ErrorCode
 from ottla.metadata import znodes

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, cast
 
 from ottla.broker.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from ottla.broker.partition import Partition
-from ottla.broker.peer_credentials import peer_credentials
 from ottla.broker.replica_fetch_requests import (
     FETCH_VERSION,
     LIST_OFFSETS_VERSION,
@@ -25,6 +24,7 @@ from ottla.broker.replica_fetch_requests import (
 from ottla.broker.replica_fetch_session import FollowerSession, Plan
 from ottla.broker.replica_truncation import truncation_offset
 from ottla.broker.replica_types import FetchPartition
+from ottla.broker.security_setup import peer_credentials
 from ottla.client.connection import Connection
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log import Log

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.broker.peer_credentials import peer_credentials
+from ottla.broker.security_setup import peer_credentials
 from ottla.client.connection import Connection
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
