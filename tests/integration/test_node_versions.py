@@ -164,7 +164,37 @@ def _api_versions(version: int) -> m.ApiVersionsRequest:
     return m.ApiVersionsRequest()
 
 
+def _add_partitions(version: int) -> m.AddPartitionsToTxnRequest:
+    topic = m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=PER_TOPIC, partitions=[0])
+    return m.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx", v3_and_below_topics=[topic]
+    )
+
+
+def _txn_offset_commit(version: int) -> m.TxnOffsetCommitRequest:
+    partition = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(committed_metadata=None)
+    topic = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+        name=PER_TOPIC, partitions=[partition]
+    )
+    return m.TxnOffsetCommitRequest(
+        transactional_id="tx", group_id="g", producer_id=900, topics=[topic]
+    )
+
+
+def _markers(version: int) -> m.WriteTxnMarkersRequest:
+    request = m.WriteTxnMarkersRequest
+    topic = request.WritableTxnMarkerTopic(name=PER_TOPIC, partition_indexes=[0])
+    return request(markers=[request.WritableTxnMarker(producer_id=901, topics=[topic])])
+
+
+def _describe_producers(version: int) -> m.DescribeProducersRequest:
+    topic = m.DescribeProducersRequest.TopicRequest(name=PER_TOPIC, partition_indexes=[0])
+    return m.DescribeProducersRequest(topics=[topic])
+
+
 REQUESTS: dict[str, Callable[[int], Any]] = {
+    "AddOffsetsToTxn": lambda _: m.AddOffsetsToTxnRequest(transactional_id="tx", group_id="g"),
+    "AddPartitionsToTxn": _add_partitions,
     "AlterConfigs": _alter,
     "AlterPartition": lambda _: m.AlterPartitionRequest(broker_id=0, broker_epoch=-1),
     "AlterPartitionReassignments": lambda _: m.AlterPartitionReassignmentsRequest(),
@@ -183,8 +213,11 @@ REQUESTS: dict[str, Callable[[int], Any]] = {
     "DescribeCluster": lambda _: m.DescribeClusterRequest(),
     "DescribeConfigs": _describe_configs,
     "DescribeGroups": _describe_groups,
+    "DescribeProducers": _describe_producers,
+    "DescribeTransactions": lambda _: m.DescribeTransactionsRequest(transactional_ids=["tx"]),
     "DescribeLogDirs": lambda _: m.DescribeLogDirsRequest(topics=None),
     "ElectLeaders": lambda _: m.ElectLeadersRequest(topic_partitions=None, timeout_ms=1000),
+    "EndTxn": lambda _: m.EndTxnRequest(transactional_id="tx"),
     "FindCoordinator": _find,
     "Heartbeat": lambda _: m.HeartbeatRequest(group_id="g", member_id="nobody"),
     "IncrementalAlterConfigs": _increment,
@@ -194,6 +227,7 @@ REQUESTS: dict[str, Callable[[int], Any]] = {
     "ListGroups": lambda _: m.ListGroupsRequest(),
     "ListPartitionReassignments": lambda _: m.ListPartitionReassignmentsRequest(topics=None),
     "ListOffsets": lambda version: _list_offsets(version, -1),
+    "ListTransactions": lambda _: m.ListTransactionsRequest(),
     "Metadata": _metadata,
     "OffsetCommit": _offset_commit,
     "OffsetDelete": lambda _: m.OffsetDeleteRequest(group_id="none"),
@@ -203,6 +237,8 @@ REQUESTS: dict[str, Callable[[int], Any]] = {
     "SaslAuthenticate": lambda _: m.SaslAuthenticateRequest(),
     "SaslHandshake": lambda _: m.SaslHandshakeRequest(mechanism="PLAIN"),
     "SyncGroup": lambda _: m.SyncGroupRequest(group_id="g", member_id="nobody"),
+    "TxnOffsetCommit": _txn_offset_commit,
+    "WriteTxnMarkers": _markers,
 }
 
 
