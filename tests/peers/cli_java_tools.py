@@ -12,12 +12,17 @@ import contextlib
 import io
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import NamedTuple, Self
+
+from java_tools import eventually
 
 from ottla.cli import main as cli_main
 from ottla.testing.java import java_command
 
+# The brokers that were not asked hear of a change within this time.
+SETTLE_S = 0.2
 PROGRAM = Path(__file__).parent / "cli_java" / "RunTools.java"
 CLASSES = {
     "topics": "kafka.admin.TopicCommand",
@@ -99,3 +104,68 @@ def ask_ottla(command: str, *arguments: str) -> Answer:
     error = err.getvalue()
     assert error.count("\n") == (code != 0), "one line for a failure, none otherwise"
     return Answer(code, _masked(out.getvalue().splitlines()), error.rstrip("\n"))
+
+
+_CREATE = "topics --create --topic same"
+# `until N`: ask until the tool prints N lines, as the step before takes effect a moment later.
+STEPS = [
+    f"{_CREATE} --replica-assignment 0:1,1:2 --config retention.ms=5 --config segment.bytes=1000",
+    f"{_CREATE} --partitions 1 --replication-factor 1",
+    f"{_CREATE} --partitions 1 --replication-factor 1 --if-not-exists",
+    "until 3 topics --describe --topic same",
+    "topics --describe --topic same --topics-with-overrides",
+    "topics --describe --topic same --under-replicated-partitions",
+    "topics --describe --topic same --unavailable-partitions",
+    "topics --describe --topic same --under-min-isr-partitions",
+    f"{_CREATE}-wide --partitions 1 --replication-factor 4",
+    f"{_CREATE}! --partitions 1 --replication-factor 1",
+    f"{_CREATE}.x --partitions 1 --replication-factor 1",
+    f"{_CREATE}_x --partitions 1 --replication-factor 1",
+    f"{_CREATE}-ids --replica-assignment 0:7",
+    "topics --alter --topic same --partitions 3 --replica-assignment 0:1,1:2,2:0",
+    "until 4 topics --describe --topic same",
+    "topics --alter --topic same --partitions 2",
+    "topics --alter --topic same --partitions 3",
+    "topics --alter --topic same --partitions 5 --replica-assignment 0:1,1:2,2:0,0:1",
+    "topics --alter --topic same --partitions 4 --replica-assignment 0:1,1:2,2:0,9:1",
+    "topics --alter --topic none --partitions 4",
+    "configs --describe --topic same",
+    "configs --describe --topic same --all",
+    "configs --alter --topic same --add-config retention.ms=6,cleanup.policy=[compact,delete]",
+    "until 4 configs --describe --topic same",
+    "configs --alter --topic same --delete-config cleanup.policy,segment.bytes",
+    "until 2 configs --describe --topic same",
+    "configs --alter --topic same --delete-config flush.ms",
+    "configs --alter --topic same --add-config retention.ms=x",
+    "configs --alter --topic same --add-config nope=1",
+    "configs --alter --topic none --add-config retention.ms=1",
+    "configs --describe --topic none",
+    "configs --describe --entity-type brokers",
+    "elect --election-type preferred --topic same --partition 0",
+    "elect --election-type unclean --topic same --partition 0",
+    "elect --election-type preferred --all-topic-partitions",
+    "elect --election-type preferred --topic none --partition 0",
+    "reassign --list",
+    "topics --list --topic same.*",
+    "topics --delete --topic same,same.x,same-ids",
+    "topics --delete --topic same",
+    "topics --delete --topic same --if-exists",
+    "topics --describe --topic same",
+]
+
+
+def java_steps(java: JavaTools, bootstrap: str) -> dict[str, Answer]:
+    """Goes through STEPS with Kafka's tools on whatever cluster listens there."""
+    answers = {}
+    for step in STEPS:
+        words = step.split()
+        lines = int(words[1]) if words[0] == "until" else None
+        command, *arguments = words[2:] if words[0] == "until" else words
+
+        def ask(command: str = command, arguments: list[str] = arguments) -> Answer:
+            return java.ask(command, "--bootstrap-server", bootstrap, *arguments)
+
+        answer = answers[step] = eventually(ask, lambda a, n=lines: n is None or len(a.lines) == n)
+        if answer.code == 0 and not {"--create", "--alter", "--delete"}.isdisjoint(arguments):
+            time.sleep(SETTLE_S)
+    return answers
