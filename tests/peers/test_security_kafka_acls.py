@@ -9,26 +9,18 @@ from typing import Any, NamedTuple
 
 import acl_matrix
 import pytest
-from conftest import Tool, need_jars
 from java_tools import kazoo
+from secured_kafka import SecuredKafka, Tool
 
 from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
 from ottla.security.sasl import PlainCredentials
 from ottla.testing.cluster import Cluster, free_ports
-from ottla.testing.java import ApacheKafka, ApacheZooKeeper, brokers_known
+from ottla.testing.java import ApacheZooKeeper
 from ottla.wire import messages as m
 
 HOST = "127.0.0.1"
-
-
-class SecuredKafka(ApacheKafka):
-    """One broker; its readiness is asked on the listener without SASL."""
-
-    internal_port = 0
-
-    def _knows_all(self, port: int) -> bool:
-        return brokers_known(self.internal_port) >= 1
+pytestmark = pytest.mark.peers
 
 
 class Judged(NamedTuple):
@@ -39,9 +31,11 @@ class Judged(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def kafka(apache_zookeeper: ApacheZooKeeper) -> Iterator[Judged]:
+def kafka(
+    apache_zookeeper: ApacheZooKeeper, java_tool: Callable[[str, str], Tool]
+) -> Iterator[Judged]:
     """The SASL listener of Apache Kafka 2.8.2 with its authoriser."""
-    need_jars("kafka-2.8.2")
+    java_tool("kafka-2.8.2", "kafka.Kafka")  # skips where the jars are missing
     internal = free_ports(2)
     settings = acl_matrix.broker_settings(internal, internal + 1)
     broker = SecuredKafka(f"{apache_zookeeper.address}/secured", overrides=settings)

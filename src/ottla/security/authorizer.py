@@ -52,7 +52,8 @@ _WRITE_ATTEMPTS = 11  # the first and ten more
 _WRITE_PAUSE_MS = (100, 150)
 _MAX_KEPT_DECISIONS = 10_000
 
-_Decision = tuple[str, str, Operation, ResourceType, str]
+# Principal, host, operation, type and name; no name stands for any resource of the type.
+_Decision = tuple[str, str, Operation, ResourceType, str | None]
 _Change = Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
 
 
@@ -201,9 +202,7 @@ class AclAuthorizer:
             allowed = principal in self._settings.super_users or self._table.allows(
                 *key, if_no_entry=self._settings.allow_everyone_if_no_acl_found
             )
-            if len(self._kept) >= _MAX_KEPT_DECISIONS:
-                self._kept.clear()
-            self._kept[key] = allowed
+            self._keep(key, allowed)
         if allowed:
             level = logging.DEBUG if log_allowed else _TRACE
         else:
@@ -228,13 +227,23 @@ class AclAuthorizer:
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
         """Whether there is any resource of the type with which the principal may do this."""
-        return principal in self._settings.super_users or self._table.allows_on_any(
-            principal,
-            host,
-            operation,
-            resource_type,
-            if_no_entry=self._settings.allow_everyone_if_no_acl_found,
-        )
+        key = principal, host, operation, resource_type, None
+        allowed = self._kept.get(key)
+        if allowed is None:
+            allowed = principal in self._settings.super_users or self._table.allows_on_any(
+                principal,
+                host,
+                operation,
+                resource_type,
+                if_no_entry=self._settings.allow_everyone_if_no_acl_found,
+            )
+            self._keep(key, allowed)
+        return allowed
+
+    def _keep(self, key: _Decision, allowed: bool) -> None:
+        if len(self._kept) >= _MAX_KEPT_DECISIONS:
+            self._kept.clear()
+        self._kept[key] = allowed
 
     # the ACL APIs
 
