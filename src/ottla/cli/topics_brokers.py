@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import click
 
@@ -29,9 +29,6 @@ from ottla.client.admin import (
 )
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import parse_topic_id
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 _POLL_S = 0.1
 
@@ -166,37 +163,50 @@ async def _delete(admin: Admin, options: TopicOptions) -> None:
 
 async def _wait_until_gone(admin: Admin, names: list[str], options: TopicOptions) -> None:
     """Until no live broker has one of the topics in its metadata any more."""
-    progress = DeletionProgress(names, options)
+
+    async def still_there(left: set[str]) -> set[str]:
+        nodes = (await admin.describe_cluster()).nodes
+        known = [await admin.topics_known_to(node.id, sorted(left)) for node in nodes]
+        return set[str]().union(*known)
+
+    await wait_until_gone(names, still_there, options)
+
+
+async def wait_until_gone(
+    names: list[str], still_there: Callable[[set[str]], Awaitable[set[str]]], options: TopicOptions
+) -> None:
+    """Asks which topics are left until none is, and says so as they go."""
+    progress = DeletionProgress(names, to_stderr=options.output == "json")
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + options.wait_timeout
-    while progress.left:
-        still: set[str] = set()
-        for node in (await admin.describe_cluster()).nodes:
-            still |= await admin.topics_known_to(node.id, sorted(progress.left))
-        progress.update(still)
-        if progress.left:
-            if loop.time() >= deadline:
-                raise progress.timed_out()
-            await asyncio.sleep(_POLL_S)
+    begun = loop.time()
+    while True:
+        left = await still_there(progress.left)
+        elapsed_s = loop.time() - begun
+        progress.update(left, elapsed_s)
+        if not left:
+            return
+        if elapsed_s >= options.wait_timeout:
+            raise TopicCommandError(
+                f"still there after {options.wait_timeout:g} s: {', '.join(sorted(left))}"
+            )
+        await asyncio.sleep(_POLL_S)
 
 
 class DeletionProgress:
-    """Says which topics are gone, once each, and how many are left."""
+    """Says which topics are gone, once each, and now and then what is left."""
 
-    def __init__(self, names: list[str], options: TopicOptions) -> None:
+    def __init__(self, names: list[str], *, to_stderr: bool) -> None:
         self.left = set(names)
-        self._total = len(names)
-        self._timeout_s = options.wait_timeout
-        # Progress is no result: with json it goes where it does not disturb.
-        self._to_stderr = options.output == "json"
+        self._total = len(self.left)
+        self._to_stderr = to_stderr  # progress is no result: with json it must not disturb
+        self._next_word_s = 1.0
 
-    def update(self, still_there: set[str]) -> None:
+    def update(self, still_there: set[str], elapsed_s: float) -> None:
         for name in sorted(self.left - still_there):
             self.left.remove(name)
             done = self._total - len(self.left)
             click.echo(f"Deleted topic {name} ({done} of {self._total}).", err=self._to_stderr)
-
-    def timed_out(self) -> TopicCommandError:
-        return TopicCommandError(
-            f"still there after {self._timeout_s:g} s: {', '.join(sorted(self.left))}"
-        )
+        if self.left and elapsed_s >= self._next_word_s:
+            self._next_word_s *= 2
+            waiting = ", ".join(sorted(self.left))
+            click.echo(f"Waiting for {waiting} ({elapsed_s:.0f} s)", err=self._to_stderr)

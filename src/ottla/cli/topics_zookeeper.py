@@ -3,7 +3,6 @@ and written directly, no broker needs to run."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 
@@ -19,7 +18,7 @@ from ottla.cli.topic_options import (
     parse_configs,
     select_topics,
 )
-from ottla.cli.topics_brokers import DeletionProgress
+from ottla.cli.topics_brokers import wait_until_gone
 from ottla.client.admin import ConfigItem, PartitionDescription, TopicDescription
 from ottla.client.zookeeper_admin import StoredTopic, ZooKeeperAdmin
 from ottla.configdef import ConfigSource, ConfigType
@@ -29,8 +28,6 @@ from ottla.topics.assignment import RackAwareMode
 from ottla.topics.configs import validate_topic_config_names, validate_topic_configs
 from ottla.topics.names import is_internal
 from ottla.types import ZERO_TOPIC_ID
-
-_POLL_S = 0.1
 
 
 async def execute(options: TopicOptions) -> None:
@@ -187,19 +184,11 @@ async def _delete(admin: ZooKeeperAdmin, options: TopicOptions) -> None:
             )
         else:
             click.echo(f"Topic {name} is already marked for deletion.", err=to_stderr)
-    if options.wait:
-        await _wait_until_gone(admin, found, options)
+    if options.wait and found:
+
+        async def still_there(left: set[str]) -> set[str]:
+            return {name for name in left if await admin.exists(name)}
+
+        await wait_until_gone(found, still_there, options)
     if options.output == "json":
         print_json({"deleted" if options.wait else "marked_for_deletion": found})
-
-
-async def _wait_until_gone(admin: ZooKeeperAdmin, names: list[str], options: TopicOptions) -> None:
-    progress = DeletionProgress(names, options)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + options.wait_timeout
-    while progress.left:
-        progress.update({name for name in progress.left if await admin.exists(name)})
-        if progress.left:
-            if loop.time() >= deadline:
-                raise progress.timed_out()
-            await asyncio.sleep(_POLL_S)

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from ottla.cli import main as cli_main
+from ottla.cli.topics_brokers import DeletionProgress
 from ottla.client.zookeeper_admin import ZooKeeperAdmin
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.znodes import BrokerIdZnode, BrokerInfo
@@ -156,6 +157,25 @@ def test_waiting_ends(topics: Topics) -> None:
         1,
         "Error while executing topic command : still there after 0.05 s: t\n",
     )
+
+
+def test_progress_is_told_in_growing_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = DeletionProgress(["a", "b", "c"], to_stderr=False)
+    left = {"a", "b", "c"}
+    for tenths in range(100):
+        if tenths == 50:
+            left -= {"b", "c"}
+        progress.update(left, tenths / 10)
+    progress.update(set(), 10)
+    assert capsys.readouterr().out.splitlines() == [
+        "Waiting for a, b, c (1 s)",
+        "Waiting for a, b, c (2 s)",
+        "Waiting for a, b, c (4 s)",
+        "Deleted topic b (1 of 3).",
+        "Deleted topic c (2 of 3).",
+        "Waiting for a (8 s)",
+        "Deleted topic a (3 of 3).",
+    ]
 
 
 def test_a_bad_address_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
