@@ -15,6 +15,7 @@ from ottla.broker.config_changes import ConfigChanges
 from ottla.broker.context import BrokerServices
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.mutation_quota import MutationQuotas
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.security_setup import check_security, make_authorizer, peer_credentials
 from ottla.broker.server import BrokerServer
@@ -22,14 +23,21 @@ from ottla.broker.stale_logs import delete_stale_logs, forget_ended_topics
 from ottla.broker.topic_admin import TopicAdmin
 from ottla.broker.topic_settings import TopicSettings
 from ottla.client.connection import Connection
-from ottla.controller.config import ControllerConfig
 from ottla.controller.controller import Controller
 from ottla.coordinator.group_coordinator import GroupCoordinator
 from ottla.coordinator.producer_ids import ProducerIds
 from ottla.coordinator.txn_parts import PeerAccess, transaction_parts
-from ottla.errors import InvariantViolated, OttlaError
+from ottla.errors import InvariantViolated
 from ottla.metadata import znodes
-from ottla.metadata.store import CreateMode, NoNodeError, SessionState, StoreError
+from ottla.metadata.store import CreateMode, SessionState, StoreError
+from ottla.node_settings import (
+    StartError,
+    check_features,
+    control_listener,
+    controller_config,
+    java_date,
+    with_dynamic_config,
+)
 from ottla.storage import identity
 from ottla.storage.dir_lock import FlockedDir, HeldLock
 from ottla.storage.log_manager import LogManager
@@ -48,10 +56,6 @@ _FIRST_METADATA_MS = 10_000
 _REJOIN_PAUSE_S = 1.0
 # Later there is a new session, and with it a new look.
 _CATCH_UP_ATTEMPTS = 60
-
-
-class StartError(OttlaError):
-    """The broker cannot run with what it found; the text says why."""
 
 
 class Node:
@@ -119,13 +123,14 @@ class Node:
         store = self._store = self._store or await _connect(self.config, self.runtime)
         self._endings.append(store.close)
         await registration.create_permanent_paths(store)
-        await _check_features(store)
+        await check_features(store)
         cluster_id = await registration.cluster_id(store, self.runtime.random)
         broker_id = await self._settle_broker_id(store, cluster_id)
-        self.config = await _with_dynamic_config(self.config, store, broker_id)
+        self.config = await with_dynamic_config(self.config, store, broker_id)
         parts = self._parts = _Parts(self, store, broker_id, cluster_id)
         self._endings += [parts.channel.shutdown, parts.controller.stop]
         await parts.topic_settings.load_all()
+        await parts.mutation_quotas.load_all(store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
         for endpoint in self.config.listeners:
@@ -150,7 +155,7 @@ class Node:
             parts.log_manager.online_dirs(),
             broker_id=broker_id,
             cluster_id=cluster_id,
-            comment=_java_date(self.runtime.clock.now_ms()),
+            comment=java_date(self.runtime.clock.now_ms()),
         )
         if self.config.boolean("ottla.lifecycle.topic.enable"):
             self._endings.append(parts.publish_lifecycle())
@@ -303,9 +308,9 @@ class _Parts:
         self.log_manager = LogManager(
             runtime, config, self.topic_settings.of, lock_dir=node.lock_dir
         )
-        self.control_credentials = peer_credentials(config, _control_listener(config))
+        self.control_credentials = peer_credentials(config, control_listener(config))
         self.channel = ControllerChannel(
-            runtime.network, cache, _control_listener(config), broker_id, self.control_credentials
+            runtime.network, cache, control_listener(config), broker_id, self.control_credentials
         )
         self.alter_isr = AlterIsrManager(
             self.channel, broker_id, lambda: self.services.broker_epoch
@@ -332,10 +337,16 @@ class _Parts:
             _peer_access(config, cache, broker_id),
         )
         self.controller = Controller(
-            runtime, store, broker_id, _controller_config(config), self._connect_to_broker
+            runtime, store, broker_id, controller_config(config), self._connect_to_broker
         )
         self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
-        self.config_changes = ConfigChanges(store, runtime.clock, self._take_topic_config)
+        self.mutation_quotas = MutationQuotas(runtime.clock)
+        self.config_changes = ConfigChanges(
+            store,
+            runtime.clock,
+            self._take_topic_config,
+            lambda entity_path: self.mutation_quotas.take(store, entity_path),
+        )
         self.services = BrokerServices(
             runtime=runtime,
             config=config,
@@ -351,6 +362,7 @@ class _Parts:
             transactions=self.transactions.coordinator,
             marker_writes=self.transactions.marker_writes,
             topic_settings=self.topic_settings,
+            mutation_quotas=self.mutation_quotas,
             authorizer=make_authorizer(config, runtime, store),
         )
 
@@ -427,31 +439,6 @@ async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
     return store
 
 
-async def _check_features(store: MetadataStore) -> None:
-    """Refuses a cluster that has finalised features: none are known here (KIP-584)."""
-    try:
-        data, _ = await store.get(znodes.FeatureZnode.path())
-    except NoNodeError:
-        return
-    found = znodes.FeatureZnode.decode(data)
-    if found.status == znodes.FeatureZnode.STATUS_ENABLED and found.features:
-        names = ", ".join(sorted(found.features))
-        raise StartError(f"the cluster has finalised features that this broker lacks: {names}")
-
-
-async def _with_dynamic_config(
-    config: BrokerConfig, store: MetadataStore, broker_id: int
-) -> BrokerConfig:
-    levels = []
-    for name in (znodes.DEFAULT_ENTITY, str(broker_id)):
-        try:
-            data, _ = await store.get(znodes.ConfigZnode.path(znodes.ConfigZnode.BROKERS, name))
-        except NoNodeError:
-            data = None
-        levels.append(znodes.ConfigZnode.decode(data))
-    return config.with_dynamic(*levels) if any(levels) else config
-
-
 def _peer_access(config: BrokerConfig, cache: MetadataCache, broker_id: int) -> PeerAccess:
     listener = config.inter_broker_listener
     return PeerAccess(
@@ -459,32 +446,6 @@ def _peer_access(config: BrokerConfig, cache: MetadataCache, broker_id: int) -> 
         lambda peer_id: cache.endpoint(peer_id, listener),
         peer_credentials(config, listener),
     )
-
-
-def _control_listener(config: BrokerConfig) -> str:
-    return config.optional_text("control.plane.listener.name") or config.inter_broker_listener
-
-
-def _controller_config(config: BrokerConfig) -> ControllerConfig:
-    return ControllerConfig(
-        delete_topic_enable=config.boolean("delete.topic.enable"),
-        unclean_leader_election_enable=config.boolean("unclean.leader.election.enable"),
-        auto_leader_rebalance_enable=config.boolean("auto.leader.rebalance.enable"),
-        leader_imbalance_per_broker_percentage=config.integer(
-            "leader.imbalance.per.broker.percentage"
-        ),
-        leader_imbalance_check_interval_s=config.integer("leader.imbalance.check.interval.seconds"),
-        control_listener=_control_listener(config),
-        inter_broker_listener=config.inter_broker_listener,
-        controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
-    )
-
-
-def _java_date(now_ms: int) -> str:
-    """The comment line that java.util.Properties writes: Sun Nov 15 06:19:57 UTC 2026."""
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
 
 
 async def run_broker(

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_CREATE_TOPICS_VERSION = 7
+# Below 6, from where on a quota on mutations would refuse the topic (KIP-599).
+_CREATE_TOPICS_VERSION = 5
 _MAX_CREATIONS_UNDER_WAY = 10_000
 
 

@@ -26,15 +26,25 @@ CHANGE_EXPIRATION_MS = 15 * 60 * 1000
 _RETRY_S = 1.0
 
 OnTopicConfig = Callable[[str, dict[str, str]], Awaitable[None] | None]
+# Gets the path of a user's or a client's config: `users/u/clients/c`.
+OnQuota = Callable[[str], Awaitable[None]]
+_QUOTA_ENTITIES = ("users", "clients")
 
 
 class ConfigChanges:
     """Watches the notes and hands each changed topic's configs to `on_topic_config`."""
 
-    def __init__(self, store: MetadataStore, clock: Clock, on_topic_config: OnTopicConfig) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        on_topic_config: OnTopicConfig,
+        on_quota: OnQuota | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._on_topic_config = on_topic_config
+        self._on_quota = on_quota
         self._last_sequence = -1
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -91,6 +101,8 @@ class ConfigChanges:
             log.warning("ignored: %s", error)
             return
         entity_type, _, entity = change.entity_path.partition("/")
+        if entity_type in _QUOTA_ENTITIES and self._on_quota is not None:
+            await self._on_quota(change.entity_path)
         if entity_type != znodes.ConfigZnode.TOPICS:
             return
         configs = await read_topic_config(self._store, entity)

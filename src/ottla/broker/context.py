@@ -9,6 +9,7 @@ from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
     from ottla.broker.metadata_cache import MetadataCache
+    from ottla.broker.mutation_quota import MutationQuotas
     from ottla.broker.ports import ControllerPort
     from ottla.broker.replica_manager import ReplicaManager
     from ottla.broker.topic_admin import TopicAdmin
@@ -46,6 +47,7 @@ class BrokerServices:
     transactions: TransactionCoordinator
     marker_writes: MarkerWrites
     topic_settings: TopicSettings
+    mutation_quotas: MutationQuotas
     # None: everything is allowed.
     authorizer: AclAuthorizer | None = None
     # czxid of /brokers/ids/<id>; changes when the broker registers again (KIP-380).

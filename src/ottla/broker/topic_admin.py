@@ -32,6 +32,7 @@ from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.broker.metadata_cache import MetadataCache
+    from ottla.broker.mutation_quota import MutationQuota
     from ottla.broker.ports import ControllerClient, ControllerPort
     from ottla.config import BrokerConfig
     from ottla.metadata.store import MetadataStore
@@ -84,6 +85,7 @@ class TopicAdmin:
         *,
         timeout_ms: int,
         validate_only: bool = False,
+        quota: MutationQuota | None = None,
     ) -> list[CreatedTopic]:
         """One result per topic, in order. The names must be distinct."""
         existing = await self._existing_topics([topic.name for topic in topics])
@@ -92,7 +94,10 @@ class TopicAdmin:
         plans: dict[str, validation.CreationPlan] = {}
         for topic in topics:
             try:
-                plans[topic.name] = self._plan(topic, existing, brokers)
+                plan = self._plan(topic, existing, brokers)
+                if quota is not None and not validate_only:
+                    quota.record(plan.partitions)
+                plans[topic.name] = plan
             except KafkaError as error:
                 log.info("topic %s is not created: %s", topic.name, error)
                 failures[topic.name] = error
@@ -252,6 +257,7 @@ class TopicAdmin:
         *,
         timeout_ms: int,
         validate_only: bool = False,
+        quota: MutationQuota | None = None,
     ) -> list[ExpandedTopic]:
         """One result per topic, in order. Raises KafkaError where racks are set only in part."""
         brokers = await self._registered_brokers()
@@ -266,7 +272,7 @@ class TopicAdmin:
                 else [entry.broker_ids for entry in topic.assignments],
             )
             try:
-                expanded[topic.name] = await self._expand(request, brokers, validate_only)
+                expanded[topic.name] = await self._expand(request, brokers, validate_only, quota)
             except KafkaError as error:
                 log.info("topic %s is not expanded: %s", topic.name, error)
                 failures[topic.name] = error
@@ -291,6 +297,7 @@ class TopicAdmin:
         request: validation.ExpansionRequest,
         brokers: list[BrokerMetadata],
         validate_only: bool,
+        quota: MutationQuota | None,
     ) -> Collection[int]:
         """All partitions that the topic then has. Kafka overwrites whatever version is there; here
         a change in between is read again."""
@@ -314,6 +321,9 @@ class TopicAdmin:
                 assignment[partition] = znodes.ReplicaAssignment(tuple(replicas))
             if validate_only or stat is None:
                 return assignment
+            if quota is not None:
+                quota.record(len(added))
+                quota = None  # once, however often the write is tried
             try:
                 encoded = znodes.TopicZnode.encode(assignment, present.topic_id)
                 await self._store.set(path, encoded, stat.version)
@@ -330,11 +340,19 @@ class TopicAdmin:
     # deletion
 
     async def delete_topics(
-        self, topics: Sequence[str], *, timeout_ms: int
+        self, topics: Sequence[str], *, timeout_ms: int, quota: MutationQuota | None = None
     ) -> dict[str, ErrorCode]:
         """Marks topics for deletion and waits until they left the metadata cache."""
         codes = dict.fromkeys(topics, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        known = [name for name in topics if self._cache.contains_topic(name)]
+        known = []
+        for name in topics:
+            if self._cache.contains_topic(name):
+                try:
+                    if quota is not None:
+                        quota.record(len(self._cache.topic_partitions(name)))
+                    known.append(name)
+                except KafkaError as error:
+                    codes[name] = error.code
         marked = await asyncio.gather(*(self._mark_for_deletion(name) for name in known))
         waiting = {name for name, exists in zip(known, marked, strict=True) if exists}
 

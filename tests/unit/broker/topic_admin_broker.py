@@ -10,6 +10,7 @@ from typing import Any
 from cluster_messages import broker, context, partition, update
 
 from ottla.broker.metadata_cache import LEADER_DURING_DELETE, MetadataCache
+from ottla.broker.mutation_quota import MutationQuotas
 from ottla.broker.topic_admin import TopicAdmin
 from ottla.config import BrokerConfig
 from ottla.metadata.embedded import EmbeddedStore
@@ -54,6 +55,7 @@ class Broker:
         given = {"zookeeper.connect": "x:1", "broker.id": "1"}
         given.update((name.replace("_", "."), value) for name, value in properties.items())
         self.config = BrokerConfig.from_properties(given)
+        self.mutation_quotas = MutationQuotas(system_runtime().clock)
         self.admin = TopicAdmin(
             self.config,
             replace(system_runtime(), random=random.Random(1)),
@@ -69,6 +71,7 @@ class Broker:
             cache=self.cache,
             controller=self.controller,
             topic_admin=self.admin,
+            mutation_quotas=self.mutation_quotas,
             config=self.config,
             store=self.store,
         )

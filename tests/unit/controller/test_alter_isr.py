@@ -88,3 +88,22 @@ def test_judge_compares_the_isr_as_a_list() -> None:
     reordered = judge(current, 1, wish(3, [2, 1], 4), 9)
     assert isinstance(reordered, Update)
     assert reordered.state == LeaderAndIsr(1, 3, (2, 1), 9, 4)
+
+
+async def test_a_broker_that_goes_is_not_let_into_the_isr(cluster: ControlledCluster) -> None:
+    """KIP-841: the leader saw its last fetch; the answer has another ISR and a new version."""
+    await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (1, 2, 0)})
+    await ask(cluster, wish(0, [1], 0))
+    shutdown = m.ControlledShutdownRequest(broker_id=2, broker_epoch=await cluster.broker_epoch(2))
+    assert (await cluster.controllers[0].controlled_shutdown(shutdown)).error_code == 0
+    for version in (1, 2):
+        response = await ask(cluster, wish(0, [1, 2], version))
+        (partition,) = response.topics[0].partitions
+        assert (partition.error_code, partition.isr) == (0, [1])
+        assert partition.partition_epoch == version + 1
+        if version == 1:
+            await cluster.stop_broker(2)
+            await cluster.settle()
+    response = await ask(cluster, wish(0, [1, 2, 0], 3))
+    assert response.topics[0].partitions[0].isr == [1, 0]

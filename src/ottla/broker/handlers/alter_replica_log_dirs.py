@@ -5,6 +5,7 @@ as it grows); naming the folder where it is ends a move. A replica that this bro
 is remembered for the folder and answered REPLICA_NOT_AVAILABLE, as in Kafka. LOG_DIR_NOT_FOUND for
 a folder outside log.dirs, KAFKA_STORAGE_ERROR for a failed one.
 Versions: the same fields in all; 2 is flexible.
+Left out: nothing.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 Behaviour: only the controller expands topics (NOT_CONTROLLER otherwise). Each topic is checked on
 its own; the answer waits until every partition has a leader in this broker's metadata cache, at
 most timeout_ms.
-Versions: the same fields in all; 2 is flexible.
-Left out: quotas on mutations (version 3).
+Versions: the same fields in all; 2 is flexible; 3 refuses topics above the quota on mutations
+(KIP-599), before that the client is only told to wait.
+Left out: a throttled client is trusted to wait, its connection is read on.
 """
 
 from __future__ import annotations
@@ -63,10 +64,12 @@ async def handle(
             )
         else:
             wanted.append(topic)
+    quota = ctx.services.mutation_quotas.for_request(ctx, strict_since=3)
     expanded = await ctx.services.topic_admin.create_partitions(
-        wanted, timeout_ms=request.timeout_ms, validate_only=request.validate_only
+        wanted, timeout_ms=request.timeout_ms, validate_only=request.validate_only, quota=quota
     )
     results.update((result.name, result) for result in expanded)
     return m.CreatePartitionsResponse(
-        results=[results[name] for name in dict.fromkeys(topic.name for topic in request.topics)]
+        throttle_time_ms=quota.throttle_time_ms,
+        results=[results[name] for name in dict.fromkeys(topic.name for topic in request.topics)],
     )

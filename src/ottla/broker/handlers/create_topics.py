@@ -4,10 +4,11 @@ Behaviour: only the controller creates (NOT_CONTROLLER otherwise). Each topic is
 in Kafka's order; good ones are written as znodes, then the answer waits until every partition has
 a leader in this broker's metadata cache, at most timeout_ms.
 Versions: 1 adds error messages and validate_only; 4 allows -1 for counts; 5 answers configs and
-counts; 7 answers the topic id.
+counts; 6 refuses topics above the quota on mutations (KIP-599), before that the client is only
+told to wait; 7 answers the topic id.
 Rights: CREATE on the cluster or the topic; DESCRIBE_CONFIGS to see the new topic's configs and
 counts (TopicConfigErrorCode 29 otherwise).
-Left out: quotas on mutations (version 6).
+Left out: a throttled client is trusted to wait, its connection is read on.
 """
 
 from __future__ import annotations
@@ -61,10 +62,12 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
     for name in undescribed:
         if name in results:
             results[name].topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    quota = ctx.services.mutation_quotas.for_request(ctx, strict_since=6)
     created = await ctx.services.topic_admin.create_topics(
         [topic for topic in request.topics if topic.name not in results],
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
+        quota=quota,
     )
     for result in created:
         if result.name in undescribed and result.error_code == ErrorCode.NONE:
@@ -72,8 +75,9 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
             result.configs, result.num_partitions, result.replication_factor = [], -1, -1
         results[result.name] = result
     return m.CreateTopicsResponse(
+        throttle_time_ms=quota.throttle_time_ms,
         # A name that came twice is answered twice.
-        topics=[results[topic.name] for topic in request.topics]
+        topics=[results[topic.name] for topic in request.topics],
     )
 
 

@@ -4,7 +4,8 @@ Behaviour: only the controller deletes (NOT_CONTROLLER otherwise). A topic is ma
 /admin/delete_topics; the answer waits until it left this broker's metadata cache, at most
 timeout_ms.
 Versions: with delete.topic.enable=false the code is TOPIC_DELETION_DISABLED from 3 on and
-INVALID_REQUEST before; 6 takes topic ids (unknown: UNKNOWN_TOPIC_ID).
+INVALID_REQUEST before; 5 refuses topics above the quota on mutations (KIP-599); 6 takes topic
+ids (unknown: UNKNOWN_TOPIC_ID).
 Rights: DELETE on the topic; by id also DESCRIBE, without which the name is not told.
 Left out: error messages (2.8.2 never sets them).
 """
@@ -53,11 +54,14 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
             if result.name is not None and result.error_code == ErrorCode.NONE
         )
     )
-    codes = await ctx.services.topic_admin.delete_topics(known, timeout_ms=request.timeout_ms)
+    quota = ctx.services.mutation_quotas.for_request(ctx, strict_since=5)
+    codes = await ctx.services.topic_admin.delete_topics(
+        known, timeout_ms=request.timeout_ms, quota=quota
+    )
     for result in results:
         if result.name is not None and result.error_code == ErrorCode.NONE:
             result.error_code = codes[result.name]
-    return m.DeleteTopicsResponse(responses=results)
+    return m.DeleteTopicsResponse(throttle_time_ms=quota.throttle_time_ms, responses=results)
 
 
 def _refuse_unauthorized(

@@ -47,7 +47,10 @@ def on_alter_isr(ctx: ControllerContext, event: AlterIsr) -> Steps[m.AlterPartit
     for topic in request.topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.topic_name, partition.partition_index)
-            judged = judge(ctx.leadership.get(tp), request.broker_id, partition, ctx.epoch)
+            current = ctx.leadership.get(tp)
+            judged = judge(current, request.broker_id, partition, ctx.epoch)
+            if isinstance(judged, Update) and current is not None:
+                judged = Update(without_the_gone(ctx, current, judged.state))
             if isinstance(judged, Update):
                 updates[tp] = judged.state
             else:
@@ -97,6 +100,26 @@ def judge(
     return Update(
         LeaderAndIsr(broker_id, wish.leader_epoch, new_isr, controller_epoch, wish.partition_epoch)
     )
+
+
+def without_the_gone(
+    ctx: ControllerContext, current: LeaderAndIsr, wished: LeaderAndIsr
+) -> LeaderAndIsr:
+    """Leaves out brokers that are down or shut down: a leader may wish to add one whose last
+    fetch it has just seen, and acks=all would wait for it (KIP-841; Kafka 2.8.2 lets it in).
+
+    It is written and answered all the same, with a new version: a leader of 2.8.2 is stuck after
+    an error, and takes the ISR from the answer.
+    """
+    gone = [
+        replica
+        for replica in wished.isr
+        if replica not in current.isr
+        and (replica not in ctx.brokers or replica in ctx.shutting_down)
+    ]
+    if not gone:
+        return wished
+    return wished._replace(isr=tuple(replica for replica in wished.isr if replica not in gone))
 
 
 def _response(
