@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker import registration
 from ottla.broker.alter_isr import AlterIsrManager
+from ottla.broker.catch_up import CatchUp
 from ottla.broker.config_changes import ConfigChanges
 from ottla.broker.context import BrokerServices
 from ottla.broker.controller_channel import ControllerChannel
@@ -54,8 +55,6 @@ log = logging.getLogger(__name__)
 # whoever starts a cluster here may use it as soon as the start returned.
 _FIRST_METADATA_MS = 10_000
 _REJOIN_PAUSE_S = 1.0
-# Later there is a new session, and with it a new look.
-_CATCH_UP_ATTEMPTS = 60
 
 
 class Node:
@@ -324,8 +323,7 @@ class _Parts:
             broker_id=broker_id,
             on_dir_failure=self._dir_failed,
         )
-        self._told_under = cache.told_under
-        cache.add_listener(self._metadata_came)
+        cache.add_listener(CatchUp(store, self.replica_manager, node.spawn).metadata_came)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
         self.transactions = transaction_parts(
             runtime,
@@ -386,29 +384,13 @@ class _Parts:
         )
 
     def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
-        if not self.topic_settings.knows(topic):
+        hosted = any(log.tp.topic == topic for log in self.log_manager.logs())
+        if not (hosted or self.topic_settings.knows(topic)):
             return
         resolved = self.topic_settings.set(topic, overrides)
         self.replica_manager.on_topic_config_change(topic, resolved)
         if resolved.unclean_leader_election_enable:
             self.controller.enable_unclean_leader_election(topic)
-
-    def _metadata_came(self, _topics: frozenset[str]) -> None:
-        """The first word of a controller to this life of the broker: what the one before it did
-        not get to say, or left to a broker that it took for dead, shows in the store."""
-        told_under = self.replica_manager.metadata_cache.told_under
-        if told_under != self._told_under:
-            self._told_under = told_under
-            self._node.spawn(self._catch_up())
-
-    async def _catch_up(self) -> None:
-        for _ in range(_CATCH_UP_ATTEMPTS):
-            try:
-                await forget_ended_topics(self._store, self.replica_manager)
-                return
-            except StoreError as error:
-                log.warning("ended topics could not be looked up, trying again: %r", error)
-                await asyncio.sleep(_REJOIN_PAUSE_S)
 
     def _dir_failed(self, path: Path) -> None:
         if not self.log_manager.online_dirs():

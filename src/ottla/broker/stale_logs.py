@@ -14,12 +14,13 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.metadata.store import NoNodeError
-from ottla.metadata.znodes import TopicsZnode, TopicZnode
+from ottla.metadata.znodes import TopicAssignment, TopicsZnode, TopicZnode
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.replica_manager import ReplicaManager
     from ottla.metadata.store import MetadataStore
-    from ottla.types import TopicId, TopicPartition
+    from ottla.types import TopicId
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +61,54 @@ async def forget_ended_topics(store: MetadataStore, replica_manager: ReplicaMana
     _delete(replica_manager, [tp for tp in gone if log_manager.get(tp) is logs.get(tp)])
 
 
-def _delete(replica_manager: ReplicaManager, stale: list[TopicPartition]) -> None:
+def strays(replica_manager: ReplicaManager) -> list[TopicPartition]:
+    """Logs that are not this broker's any more, by the controller's word.
+
+    The topic was made again, or the partition was moved away, while this broker was down or before
+    a controller that died could say so. Apache Kafka deletes such logs since 3.x too.
+    """
+    cache, own_id = replica_manager.metadata_cache, replica_manager.broker_id
+    found = []
+    for log in replica_manager.log_manager.logs():
+        state = cache.partition_state(log.tp)
+        if (state is not None and own_id not in state.replicas) or _differ(
+            log.topic_id, cache.topic_id(log.tp.topic)
+        ):
+            found.append(log.tp)
+    return found
+
+
+async def delete_strays(
+    store: MetadataStore, replica_manager: ReplicaManager, suspects: Collection[TopicPartition]
+) -> None:
+    """Deletes those of the suspects that are strays by the store's word too."""
+    log_manager = replica_manager.log_manager
+    logs = {tp: log for tp in suspects if (log := log_manager.get(tp)) is not None}
+    names = sorted({tp.topic for tp in logs})
+    topics = dict(zip(names, await asyncio.gather(*(_topic(store, n) for n in names)), strict=True))
+    for tp, suspect in logs.items():
+        topic = topics[tp.topic]
+        if topic is None or topic.topic_id is None or log_manager.get(tp) is not suspect:
+            continue
+        if _differ(suspect.topic_id, topic.topic_id):
+            _delete(replica_manager, [tp])
+        elif tp.partition in topic.partitions and (
+            replica_manager.broker_id not in topic.partitions[tp.partition].replicas
+        ):
+            _delete(replica_manager, [tp], "its partition was moved to other brokers")
+
+
+def _differ(one: TopicId, other: TopicId) -> bool:
+    return ZERO_TOPIC_ID not in (one, other) and one != other
+
+
+def _delete(
+    replica_manager: ReplicaManager,
+    stale: list[TopicPartition],
+    reason: str = "its topic is gone or another one by now",
+) -> None:
     for tp in stale:
-        log.info("the log of %s is deleted: its topic is gone or another one by now", tp)
+        log.info("the log of %s is deleted: %s", tp, reason)
         replica_manager.stop_fetching([tp])
         replica_manager.drop(tp, delete_log=True)
         replica_manager.notify_resigned(tp, None)
@@ -70,8 +116,13 @@ def _delete(replica_manager: ReplicaManager, stale: list[TopicPartition]) -> Non
 
 async def _topic_id(store: MetadataStore, topic: str) -> tuple[str, TopicId | None] | None:
     """The topic with its id (None where its znode tells none); None where there is no topic."""
+    found = await _topic(store, topic)
+    return None if found is None else (topic, found.topic_id)
+
+
+async def _topic(store: MetadataStore, topic: str) -> TopicAssignment | None:
     try:
         data, _ = await store.get(TopicZnode.path(topic))
     except NoNodeError:
         return None
-    return topic, TopicZnode.decode(data).topic_id
+    return TopicZnode.decode(data)
