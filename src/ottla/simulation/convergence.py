@@ -55,7 +55,7 @@ def problems(cluster: SimCluster, expected: Expectations) -> list[str]:
         found += _folders(cluster, node, topics)
         found += _configs(node, tree, topics)
     found += expected.compare(
-        {name: len(topic.partitions) for name, topic in topics.items()},
+        topics,
         {name: _config(tree, name) for name in topics},
     )
     return found
@@ -78,6 +78,8 @@ def _partition(tp: TopicPartition, topic: TopicAssignment, state: LeaderAndIsr |
     replicas = topic.partitions[tp.partition].replicas
     if state is None:
         return [f"{tp} has no state"]
+    if topic.partitions[tp.partition].is_being_reassigned:
+        return [f"{tp} is still being moved: {topic.partitions[tp.partition]}"]
     if state.leader < 0 or sorted(state.isr) != sorted(replicas):
         return [f"{tp}: leader {state.leader}, ISR {list(state.isr)} of {list(replicas)}"]
     return []

@@ -9,7 +9,17 @@ from typing import Any
 
 from ottla.errors import OttlaError
 
-OPERATIONS = ("create", "expand", "alter", "delete", "recreate", "plant", "uproot")
+OPERATIONS = (
+    "create",
+    "expand",
+    "alter",
+    "delete",
+    "recreate",
+    "plant",
+    "uproot",
+    "reassign",
+    "elect",
+)
 FAULTS = (
     "crash",
     "crash_controller",

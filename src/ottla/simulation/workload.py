@@ -13,11 +13,17 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.admin import Admin, NewPartitions, NewTopic
+from ottla.client.admin import Admin, ElectionType, NewPartitions, NewTopic
 from ottla.client.cluster import Cluster
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import NodeExistsError, NoNodeError, StoreError
-from ottla.metadata.znodes import DeleteTopicZnode, ReplicaAssignment, TopicZnode
+from ottla.metadata.znodes import (
+    DeleteTopicZnode,
+    ReplicaAssignment,
+    TopicAssignment,
+    TopicZnode,
+)
+from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.zk.client import ZooKeeperClient
 
@@ -35,6 +41,8 @@ _REFUSALS = frozenset(
         ErrorCode.INVALID_REPLICATION_FACTOR,
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
         ErrorCode.NOT_CONTROLLER,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     }
 )
 _TOPIC_RESOURCE = 2
@@ -42,6 +50,8 @@ _SET = 0
 _MAX_PARTITIONS = 4
 _REQUEST_TIMEOUT_MS = 8_000
 _UPROOT_LOOKS = 20
+_CANCEL_SHARE = 0.2
+_ELECT_ONE_SHARE = 0.7
 
 
 class Unanswered(Exception):
@@ -54,7 +64,15 @@ class Topic:
 
     partitions: int | None = None
     configs: dict[str, str] = field(default_factory=dict)
+    # Partitions that were moved, and where to.
+    moved: dict[int, tuple[int, ...]] = field(default_factory=dict)
     certain: bool = True
+
+    def begin(self, partitions: int, configs: dict[str, str]) -> None:
+        self.partitions, self.configs, self.moved = partitions, configs, {}
+
+    def end(self) -> None:
+        self.partitions, self.configs, self.moved = None, {}, {}
 
 
 class Expectations:
@@ -64,18 +82,24 @@ class Expectations:
         self.topics: dict[str, Topic] = {}
 
     def compare(
-        self, partitions: dict[str, int], configs: dict[str, dict[str, str]]
+        self, found: dict[str, TopicAssignment], configs: dict[str, dict[str, str]]
     ) -> Iterator[str]:
         """What in the store differs from what the clients were told."""
         for name, topic in self.topics.items():
             if not topic.certain:
                 continue
-            if partitions.get(name) != topic.partitions:
-                yield f"{name} has {partitions.get(name)} partitions, not {topic.partitions}"
+            assigned = found[name].partitions if name in found else None
+            count = None if assigned is None else len(assigned)
+            if count != topic.partitions:
+                yield f"{name} has {count} partitions, not {topic.partitions}"
             if topic.partitions is not None and configs.get(name) != topic.configs:
                 yield f"{name} has the configs {configs.get(name)}, not {topic.configs}"
-        for name in partitions.keys() - self.topics.keys():
-            yield f"nobody made {name}"
+            for number, target in topic.moved.items():
+                if assigned is not None and assigned[number].replicas != target:
+                    yield f"{name}-{number} is on {assigned[number].replicas}, not {target}"
+        for name in found:
+            if name not in self.topics:
+                yield f"nobody made {name}"
 
 
 class _OneTry(Cluster):
@@ -165,7 +189,7 @@ class Client:
         result = (await self._admin.create_topics([wanted]))[name]
         if isinstance(result, KafkaError):
             raise result
-        topic.partitions, topic.configs = partitions, configs
+        topic.begin(partitions, configs)
         return f"{partitions} x {replicas}"
 
     async def _do_expand(self, name: str, topic: Topic) -> str:
@@ -180,7 +204,7 @@ class Client:
         result = (await self._admin.delete_topics([name]))[name]
         if result is not None:
             raise result
-        topic.partitions, topic.configs = None, {}
+        topic.end()
         return "deleted"
 
     async def _do_recreate(self, name: str, topic: Topic) -> str:
@@ -212,6 +236,42 @@ class Client:
         topic.configs = topic.configs | {"retention.ms": value}
         return f"retention.ms={value}"
 
+    async def _do_reassign(self, name: str, topic: Topic) -> str:
+        """Moves some partitions, or takes back a move that may be under way."""
+        ids = list(self._cluster.broker_ids)
+        numbers = range(topic.partitions or 1)
+        chosen = self._random.sample(numbers, self._random.randint(1, len(numbers)))
+        cancel = self._random.random() < _CANCEL_SHARE
+        targets = {
+            TopicPartition(name, number): None
+            if cancel
+            else self._random.sample(ids, self._random.randint(1, min(3, len(ids))))
+            for number in chosen
+        }
+        results = await self._admin.alter_reassignments(targets)
+        for tp, target in targets.items():
+            if results[tp] is not None:
+                continue
+            # A cancelled move may have been over already: either outcome is right.
+            topic.moved.pop(tp.partition, None)
+            if target is not None:
+                topic.moved[tp.partition] = tuple(target)
+        refused = next((error for error in results.values() if error is not None), None)
+        if refused is not None:
+            raise refused
+        return ", ".join(f"{tp.partition}: {target}" for tp, target in targets.items())
+
+    async def _do_elect(self, name: str, topic: Topic) -> str:
+        """Preferred leaders, of one topic or of all; changes nothing that a client counts on."""
+        numbers = range(topic.partitions or 1)
+        of_one = self._random.random() < _ELECT_ONE_SHARE
+        partitions = [TopicPartition(name, number) for number in numbers] if of_one else None
+        try:
+            results = await self._admin.elect_leaders(ElectionType.PREFERRED, partitions)
+        except (KafkaError, Unanswered) as error:
+            return repr(error)
+        return f"{len(results)} results"
+
     async def _do_plant(self, name: str, topic: Topic) -> str:
         """A topic made by hand: just its znode, with unequal numbers of replicas."""
         ids = list(self._cluster.broker_ids)
@@ -226,7 +286,7 @@ class Client:
             await store.create(TopicZnode.path(name), TopicZnode.encode(assignment))
         except (NodeExistsError, NoNodeError) as refusal:
             return type(refusal).__name__
-        topic.partitions, topic.configs = len(assignment), {}
+        topic.begin(len(assignment), {})
         return f"{len(assignment)} by hand"
 
     async def _do_uproot(self, name: str, topic: Topic) -> str:
@@ -242,7 +302,7 @@ class Client:
                 if await store.exists(TopicZnode.path(name)) is not None:
                     # As in Kafka, a controller that has not heard of the topic takes the mark away.
                     return "ignored"
-                topic.partitions, topic.configs = None, {}
+                topic.end()
                 return "gone"
         raise Unanswered("the deletion goes on")
 
