@@ -6,6 +6,7 @@ do: `OTTLA_JUDGED=kafka-2.8.2 pytest tests/peers`. Not part of the regular suite
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -77,6 +78,21 @@ def ottla_processes(
 def own_cluster(request: pytest.FixtureRequest) -> Iterator[ProcessCluster | ApacheKafka]:
     """Three broker processes for one test that will break them."""
     yield from _judged_cluster(request)
+
+
+@pytest.fixture(scope="session")
+def ottla_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`ottla zookeeper` as a process; gives its address."""
+    data = tmp_path_factory.mktemp("store")
+    command = [sys.executable, "-m", "ottla", "zookeeper", "--port", "0", "--data", str(data)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            assert ready.startswith("ready: zookeeper="), ready
+            yield ready.split()[1].removeprefix("zookeeper=")
+        finally:
+            process.terminate()
 
 
 def _judged_cluster(request: pytest.FixtureRequest) -> Iterator[ProcessCluster | ApacheKafka]:

@@ -1,8 +1,6 @@
 """Apache Kafka 2.8.2 brokers run on Ottla's store as on ZooKeeper: topics, failover, deletion."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from java_tools import eventually, kazoo
@@ -14,26 +12,12 @@ pytestmark = pytest.mark.peers
 TOPIC = "kept-by-ottla"
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """`ottla zookeeper` as a process; gives its address."""
-    data = tmp_path_factory.mktemp("store")
-    command = [sys.executable, "-m", "ottla", "zookeeper", "--port", "0", "--data", str(data)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            ready = process.stdout.readline()
-            assert ready.startswith("ready: zookeeper="), ready
-            yield ready.split()[1].removeprefix("zookeeper=")
-        finally:
-            process.terminate()
-
-
-def test_kafka_brokers_live_on_it(store, java_tool):
+def test_kafka_brokers_live_on_it(ottla_store, java_tool):
     topics = java_tool("kafka-2.8.2", "kafka.admin.TopicCommand")
     path = f"/brokers/topics/{TOPIC}"
     with (
-        ApacheKafka(f"{store}/apache", brokers=2) as kafka,
-        kazoo(f"{store}/apache") as zookeeper,
+        ApacheKafka(f"{ottla_store}/apache", brokers=2) as kafka,
+        kazoo(f"{ottla_store}/apache") as zookeeper,
     ):
 
         def state():

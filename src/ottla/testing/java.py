@@ -228,10 +228,6 @@ class ApacheKafka:
             server.stop(signal.SIGKILL)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    @property
-    def is_started(self) -> bool:
-        return bool(self._servers)
-
     def log_dir(self, broker_id: int) -> Path:
         return self._folder / f"broker-{broker_id}"
 

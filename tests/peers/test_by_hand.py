@@ -1,0 +1,135 @@
+"""Topics made and bent by hand in ZooKeeper (seeds 001 and 003): Kafka 2.8.2 and Ottla agree.
+
+Where 2.8.2 does otherwise than a seed says, docs/adr/0015-hand-made-topics.md has the difference.
+"""
+
+import json
+
+import by_hand
+import pytest
+from java_tools import kazoo
+from ottla_brokers import OttlaBrokers
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(200)]
+
+
+def moments(cluster, case, name):
+    with kazoo(cluster.zookeeper) as zookeeper:
+        return list(case(by_hand.Hand(cluster, zookeeper), name))
+
+
+@pytest.fixture(scope="module")
+def ottla(ottla_store, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("by-hand")
+    with OttlaBrokers(f"{ottla_store}/by-hand", folder, by_hand.BROKERS) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def same(apache_cluster, ottla):
+    """Runs a case on both; gives what was seen, which is the same."""
+
+    def run(case):
+        name = case.__name__.replace("_", "-")
+        theirs = moments(apache_cluster, case, name)
+        ours = moments(ottla, case, name)
+        assert ours == theirs
+        return [moment if isinstance(moment, int) else Moment(name, moment) for moment in theirs]
+
+    return run
+
+
+class Moment:
+    """What a test asks of one observation."""
+
+    def __init__(self, name, seen):
+        self._name = name
+        self.seen = seen
+
+    def state(self, partition):
+        """(leader, isr) or None where there is no state."""
+        found = self.seen.nodes.get(by_hand.state_path(self._name, partition))
+        if found is None:
+            return None
+        state = json.loads(found[0].replace("*", "0"))
+        return state["leader"], state["isr"]
+
+    def led_by(self, partition):
+        """The leader that every broker names; None where they know none."""
+        (leader,) = {
+            partitions[partition][1] if partition in partitions else None
+            for _, partitions in self.seen.described.values()
+        }
+        return leader
+
+    def brokers_with_log(self, partition):
+        folder = f"{self._name}-{partition}"
+        return [broker for broker, names in self.seen.folders.items() if folder in names]
+
+
+def test_made_while_the_cluster_is_up(same):
+    (made,) = same(by_hand.made_while_up)
+    wish = {0: [0, 1], 1: [1], 2: [2, 0, 1], 3: [1, 0]}
+    for partition, replicas in wish.items():
+        assert made.state(partition) == (replicas[0], replicas)
+        assert made.led_by(partition) == replicas[0]
+        assert made.brokers_with_log(partition) == sorted(replicas)
+
+
+def test_made_while_its_brokers_are_down(same):
+    away, back = same(by_hand.made_while_its_brokers_are_down)
+    for partition in (0, 1):
+        assert away.state(partition) is None
+        assert (back.state(partition), back.led_by(partition)) == ((2, [2]), 2)
+        assert back.brokers_with_log(partition) == [2]
+
+
+def test_made_while_everything_is_down(same):
+    """Seed 001 says that it never comes up."""
+    down, up = same(by_hand.made_while_everything_is_down)
+    assert (down.state(0), down.seen.described) == (None, {})
+    assert up.led_by(1) == 2
+    for partition in range(3):
+        assert up.state(partition) is not None
+
+
+def test_as_many_planted_states_as_new_partitions(same):
+    _, planted, code, expanded, after = same(by_hand.as_many_planted_as_new)
+    assert planted.state(1) == (0, [0])
+    assert code == 7
+    assert expanded.brokers_with_log(1) == [], "no log, as seed 003 says"
+    assert after.brokers_with_log(1) == [0], "the next controller takes the state as it is"
+    assert after.led_by(1) == 0
+
+
+def test_fewer_planted_states_than_new_partitions(same):
+    """Seed 003 says that all are made then."""
+    _, code, expanded, after = same(by_hand.fewer_planted_than_new)
+    assert code == 7
+    assert expanded.brokers_with_log(2) == [1]
+    assert expanded.brokers_with_log(1) == []
+    assert (after.brokers_with_log(1), after.led_by(1)) == ([0], 0)
+
+
+def test_a_planted_partition_without_a_state(same):
+    _, code, expanded = same(by_hand.planted_without_a_state)
+    assert (code, expanded.led_by(1)) == (0, 0)
+
+
+def test_a_deleted_state_comes_back_with_the_next_controller(same):
+    _, deleted, after = same(by_hand.a_deleted_state)
+    assert (deleted.state(0), deleted.led_by(0)) == (None, 0)
+    assert after.state(0) == (0, [0])
+
+
+def test_other_replicas_count_from_the_next_controller_on(same):
+    """Seed 003 leaves this open."""
+    _, edited, after = same(by_hand.other_replicas)
+    assert (edited.led_by(0), edited.brokers_with_log(0)) == (1, [1])
+    assert edited.seen.described[0][1][0][3] == [1]
+    assert after.seen.described[0][1][0][3] == [2]
+
+
+def test_a_partition_added_by_hand(same):
+    _, added = same(by_hand.a_partition_added_by_hand)
+    assert (added.state(1), added.brokers_with_log(1)) == ((2, [2, 0]), [0, 2])
