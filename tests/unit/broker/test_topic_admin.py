@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from cluster_messages import broker, update
+from cluster_messages import broker, partition, update
 from topic_admin_broker import Broker
 
 from ottla.broker.handlers import create_partitions, create_topics, delete_topics
