@@ -1,16 +1,58 @@
 """What several judges share: waiting, kazoo's view, and what Java's load generator sends."""
 
+import base64
 import random
 import string
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from pathlib import Path
+from typing import NamedTuple, Self, TypeVar
 
 from kazoo.client import KazooClient
 
+from ottla.testing.java import java_command
+
 Answer = TypeVar("Answer")
 EVENTUALLY_S = 20.0
+RUN_TOOLS = Path(__file__).parent / "cli_java" / "RunTools.java"
+
+
+class Printed(NamedTuple):
+    """What a command line tool left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class ToolSession:
+    """One JVM that runs command line tools one after the other: its start costs most of a run."""
+
+    def __init__(self, jars: str) -> None:
+        self._jars = jars
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            java_command(self._jars, str(RUN_TOOLS)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=30)
+
+    def run(self, main_class: str, *arguments: str) -> Printed:
+        words = [main_class, *arguments]
+        line = " ".join(base64.b64encode(word.encode()).decode() for word in words)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        code, out, err, _ = self._process.stdout.readline().split(" ")
+        return Printed(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())
 
 
 def eventually(ask: Callable[[], Answer], good: Callable[[Answer], bool]) -> Answer:

@@ -28,25 +28,31 @@ public class RunTools {
     /** Scala's Console and log4j take the streams once; what is behind them changes per command. */
     static class Switch extends OutputStream {
         ByteArrayOutputStream target = new ByteArrayOutputStream();
+        boolean isClosed;
 
         @Override
         public void write(int b) {
-            target.write(b);
+            if (!isClosed) {
+                target.write(b);
+            }
         }
 
         @Override
         public void write(byte[] bytes, int offset, int length) {
-            target.write(bytes, offset, length);
+            if (!isClosed) {
+                target.write(bytes, offset, length);
+            }
         }
 
         String take() {
             byte[] written = target.toByteArray();
             target = new ByteArrayOutputStream();
+            isClosed = false;
             return Base64.getEncoder().encodeToString(written);
         }
     }
 
-    static int firstCode;
+    static Integer firstCode;
 
     public static void main(String[] args) throws Exception {
         PrintStream answers = System.out;
@@ -55,6 +61,12 @@ public class RunTools {
         System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
         Exit.setExitProcedure((code, message) -> {
+            // Kafka 4's tools catch what is thrown here and exit once more: the first time counts.
+            if (firstCode == null) {
+                firstCode = code;
+                out.isClosed = true;
+                err.isClosed = true;
+            }
             throw new Ended(code);
         });
         BufferedReader requests =
@@ -63,7 +75,9 @@ public class RunTools {
             String[] words = Arrays.stream(line.split(" "))
                 .map(word -> new String(Base64.getDecoder().decode(word), StandardCharsets.UTF_8))
                 .toArray(String[]::new);
+            firstCode = null;
             int code = run(words[0], Arrays.copyOfRange(words, 1, words.length));
+            code = firstCode == null ? code : firstCode;
             answers.println(code + " " + out.take() + " " + err.take() + " .");
             answers.flush();
         }
