@@ -6,7 +6,7 @@ server). One conformance suite (tests/conformance) holds them to this text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple, Protocol
@@ -220,11 +220,13 @@ class MetadataStore(Protocol):
     def previous_session_id(self) -> int:
         """The session before the current one; 0 while there was none."""
 
-    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]: ...
+    def get(
+        self, path: str, watch: Watcher | None = None
+    ) -> Awaitable[tuple[bytes | None, Stat]]: ...
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None: ...
 
-    async def children(self, path: str, watch: Watcher | None = None) -> list[str]: ...
+    def children(self, path: str, watch: Watcher | None = None) -> Awaitable[list[str]]: ...
 
     async def create(
         self,

@@ -159,16 +159,12 @@ class ZooKeeperClient:
         self._watches.clear()
         self._tell(SessionState.CLOSED)
 
-    # --- reads ---
+    # --- reads: futures, so that reading many nodes at once needs no task for each ---
 
-    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
-        full = self._full(path)
-        body = jute.write_string(full) + (b"\1" if watch else b"\0")
-        on_answer = self._watch_if_there(self._watches.data, full, watch) if watch else None
-        result: tuple[bytes | None, Stat] = await self._send(
-            path, jute.OP_GET_DATA, body, replies.decode_get, on_answer
-        )
-        return result
+    def get(
+        self, path: str, watch: Watcher | None = None
+    ) -> asyncio.Future[tuple[bytes | None, Stat]]:
+        return self._read(path, jute.OP_GET_DATA, replies.decode_get, self._watches.data, watch)
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
         full = self._full(path)
@@ -182,14 +178,28 @@ class ZooKeeperClient:
             return None
         return stat
 
-    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        full = self._full(path)
-        body = jute.write_string(full) + (b"\1" if watch else b"\0")
-        on_answer = self._watch_if_there(self._watches.children, full, watch) if watch else None
-        names: list[str] = await self._send(
-            path, jute.OP_GET_CHILDREN, body, replies.decode_children, on_answer
-        )
-        return names
+    def children(self, path: str, watch: Watcher | None = None) -> asyncio.Future[list[str]]:
+        table = self._watches.children
+        return self._read(path, jute.OP_GET_CHILDREN, replies.decode_children, table, watch)
+
+    def _read(
+        self,
+        path: str,
+        operation: int,
+        decode: Decoder,
+        table: dict[str, dict[Watcher, None]],
+        watch: Watcher | None,
+    ) -> asyncio.Future[Any]:
+        try:
+            full = self._full(path)
+            body = jute.write_string(full) + (b"\1" if watch else b"\0")
+            on_answer = self._watch_if_there(table, full, watch) if watch else None
+            return self._send(path, operation, body, decode, on_answer)
+        except StoreError as error:
+            # A bad path shows where the answer would: when it is awaited.
+            refused = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
 
     async def get_acl(self, path: str) -> tuple[tuple[Acl, ...], Stat]:
         body = jute.write_string(self._full(path))
