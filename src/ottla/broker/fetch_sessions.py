@@ -3,13 +3,19 @@
 A session remembers which partitions a client fetches and what it was told last, so that a request
 names only what changed and an answer only what is new. Sessions made by topic id (v13+) and by
 name do not mix (KIP-516).
+
+A session also knows which of its partitions a request must look at: those named in it, those that
+could not be read to their end, and those that have moved since. The others cost nothing, so that a
+session of ten thousands of idle partitions is cheap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
+from typing import Protocol
 
+from ottla.broker.purgatory import FetchWait, Readable
 from ottla.broker.replica_types import FetchPartition, FetchResult
 from ottla.errors import ErrorCode
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -27,10 +33,20 @@ Identity = tuple[TopicId | str, int]
 class SessionEntry:
     """One partition of a fetch, as the client names it; an id that is not known (yet) has no topic.
 
-    In a session it also remembers what the client was told last.
+    In a session it also remembers what the client was told last, and hears of its partition.
     """
 
-    __slots__ = ("high_watermark", "is_known", "last", "start_offset", "topic_id", "tp", "want")
+    __slots__ = (
+        "_watched",
+        "high_watermark",
+        "is_known",
+        "last",
+        "session",
+        "start_offset",
+        "topic_id",
+        "tp",
+        "want",
+    )
 
     def __init__(
         self, topic_id: TopicId, topic: str | None, partition: int, want: FetchPartition
@@ -42,6 +58,35 @@ class SessionEntry:
         self.high_watermark = -1
         self.start_offset = -1
         self.last: FetchResult | None = None
+        self.session: FetchSession | None = None
+        self._watched: Watched | None = None
+
+    def watch(self, partition: Watched) -> None:
+        if self._watched is not partition:
+            self.unwatch()
+            self._watched = partition
+            partition.watchers[self] = None
+
+    def unwatch(self) -> None:
+        if self._watched is not None:
+            self._watched.watchers.pop(self, None)
+            self._watched = None
+
+    def moved(self) -> None:
+        """The partition has new records or other bounds."""
+        session, partition = self.session, self._watched
+        if session is not None and partition is not None:
+            session.dirty[self] = None
+            if session.wait is not None:
+                session.wait.consider(partition, self.want.fetch_offset)
+
+    def interrupted(self) -> None:
+        """The partition has another role or is gone."""
+        self.unwatch()
+        if self.session is not None:
+            self.session.dirty[self] = None
+            if self.session.wait is not None:
+                self.session.wait.complete()
 
     @property
     def identity(self) -> Identity:
@@ -80,14 +125,25 @@ def identity(topic_id: TopicId, topic: str, partition: int) -> Identity:
 Results = list[tuple[SessionEntry, FetchResult]]
 
 
+class Watched(Readable, Protocol):
+    """A partition that tells sessions when it moves."""
+
+    @property
+    def watchers(self) -> dict[SessionEntry, None]: ...
+
+
 class FetchSession:
+    """`dirty` entries are to be looked at by the next request; `wait` is the one under way."""
+
     def __init__(self, session_id: int, *, uses_ids: bool, privileged: bool, now_ms: float) -> None:
         self.id = session_id
         self.uses_ids = uses_ids
         self.privileged = privileged
         self.created_ms = now_ms
-        self.used_ms = now_ms
+        self.used_ms = self.used_before_ms = now_ms
         self.next_epoch = 1
+        self.dirty: dict[SessionEntry, None] = {}
+        self.wait: FetchWait | None = None
         self._entries: dict[Identity, SessionEntry] = {}
 
     def __len__(self) -> int:
@@ -98,26 +154,28 @@ class FetchSession:
         for entry in named:
             known = entries.get(entry.identity)
             if known is None:
-                entries[entry.identity] = entry
+                known = entries[entry.identity] = entry
+                entry.session = self
             else:
                 known.want = entry.want
-        for gone in forgotten:
-            entries.pop(gone, None)
+            # To the end: partitions with data are named again in every request, and others shall
+            # get their turn when the response size is short.
+            self.dirty.pop(known, None)
+            self.dirty[known] = None
+        for name in forgotten:
+            gone = entries.pop(name, None)
+            if gone is not None:
+                self.dirty.pop(gone, None)
+                gone.unwatch()
 
-    def entries(self) -> list[SessionEntry]:
-        return list(self._entries.values())
+    def close(self) -> None:
+        for entry in self._entries.values():
+            entry.unwatch()
+            entry.session = None
 
     def news(self, results: Results, *, full: bool) -> Results:
-        """What the answer holds. Partitions with data go to the end, so that others get their
-        turn when the response size is short."""
-        kept: Results = []
-        for entry, result in results:
-            if entry.is_news(result) or full:
-                kept.append((entry, result))
-                name = entry.identity
-                if result.size and not full and name in self._entries:
-                    self._entries[name] = self._entries.pop(name)
-        return kept
+        """What the answer holds."""
+        return [(entry, result) for entry, result in results if entry.is_news(result) or full]
 
 
 class FetchSessions:
@@ -135,7 +193,9 @@ class FetchSessions:
         return self._sessions.get(session_id)
 
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
     def continued(
         self, session_id: int, epoch: int, *, uses_ids: bool, now_ms: float
@@ -149,7 +209,7 @@ class FetchSessions:
         if session.uses_ids != uses_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.next_epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
-        session.used_ms = now_ms
+        session.used_before_ms, session.used_ms = session.used_ms, now_ms
         return session
 
     def create(
@@ -172,7 +232,7 @@ class FetchSessions:
             return False
         idlest = min(self._sessions.values(), key=lambda session: session.used_ms)
         if now_ms - idlest.used_ms > _EVICTABLE_AFTER_MS:
-            del self._sessions[idlest.id]
+            self.close(idlest.id)
             return True
         # A follower may take any consumer's place; otherwise only an older session that is not
         # larger than the new one has to go.
@@ -189,5 +249,5 @@ class FetchSessions:
         if not evictable:
             return False
         smallest = min(evictable, key=lambda session: (session.privileged, len(session)))
-        del self._sessions[smallest.id]
+        self.close(smallest.id)
         return True

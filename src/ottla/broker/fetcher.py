@@ -50,13 +50,15 @@ _SESSION_ERRORS = frozenset(
 class _Follow:
     """One partition that is being fetched."""
 
-    __slots__ = ("leader_epoch", "log", "partition", "retry_at_ms")
+    __slots__ = ("is_behind", "leader_epoch", "log", "partition", "retry_at_ms")
 
     def __init__(self, partition: Partition, log: Log) -> None:
         self.partition = partition
         self.log = log
         self.leader_epoch = partition.leader_epoch
         self.retry_at_ms = 0.0
+        # Only replicas that have not caught up are throttled.
+        self.is_behind = True
 
     @property
     def is_current(self) -> bool:
@@ -85,6 +87,8 @@ class LeaderFetcher:
         self._backoff_ms = config.integer("replica.fetch.backoff.ms")
         self._timeout_ms = config.integer("replica.socket.timeout.ms")
         self._follows: dict[TopicPartition, _Follow] = {}
+        # What the next request may have to say something new of; the rest is not looked at.
+        self._dirty: dict[TopicPartition, None] = {}
         self._session = FollowerSession()
         self._connection: Connection | None = None
         self._changed = asyncio.Event()
@@ -101,6 +105,7 @@ class LeaderFetcher:
         loop = asyncio.get_running_loop()
         for partition, log in partitions:
             follow = self._follows[partition.tp] = _Follow(partition, log)
+            self._dirty[partition.tp] = None
             if self._polling:
                 self._newcomers[partition.tp] = follow
         self._changed.set()
@@ -113,6 +118,7 @@ class LeaderFetcher:
     def remove(self, tp: TopicPartition) -> None:
         self._follows.pop(tp, None)
         self._newcomers.pop(tp, None)
+        self._dirty[tp] = None
 
     async def stop(self) -> None:
         self._follows.clear()
@@ -130,11 +136,10 @@ class LeaderFetcher:
         while True:
             self._newcomers.clear()
             self._stop_newcomers_task()
-            wanted = self._wanted(self._follows)
-            if not wanted:
+            plan = self._next_plan()
+            if plan is None:
                 await self._idle()
                 continue
-            plan = self._session.plan(wanted)
             self._polling = True
             try:
                 if self._connection is None or self._connection.closed:
@@ -150,6 +155,21 @@ class LeaderFetcher:
                 await self._start_over("unexpected failure")
             finally:
                 self._polling = False
+
+    def _next_plan(self) -> Plan | None:
+        """What the next request says; None where there is nothing to fetch."""
+        session = self._session
+        dirty, self._dirty = self._dirty, {}
+        if session.starts_over:
+            wanted = self._wanted(self._follows)
+            return session.full_plan(wanted) if wanted else None
+        follows = self._follows
+        wanted = self._wanted({tp: follows[tp] for tp in dirty if tp in follows})
+        plan = session.plan(wanted, [tp for tp in dirty if tp not in wanted])
+        if session.told:
+            return plan
+        session.failed()
+        return None
 
     async def _start_over(self, reason: str) -> None:
         self._disconnect(reason)
@@ -193,13 +213,19 @@ class LeaderFetcher:
     def _wanted(
         self, follows: dict[TopicPartition, _Follow]
     ) -> dict[TopicPartition, FetchPartition]:
+        """Without those that pause or are throttled: the next request looks at them again."""
         now_ms = self._manager.runtime.clock.monotonic_ms()
         wanted: dict[TopicPartition, FetchPartition] = {}
         for tp, follow in list(follows.items()):
+            log = follow.log
             if not follow.is_current:
-                del follows[tp]
-            elif follow.retry_at_ms <= now_ms:
-                log = follow.log
+                self._follows.pop(tp, None)
+                self._newcomers.pop(tp, None)
+            elif follow.retry_at_ms > now_ms or (
+                follow.is_behind and self._manager.is_follower_throttled(log)
+            ):
+                self._dirty[tp] = None
+            else:
                 wanted[tp] = FetchPartition(
                     log.end_offset,
                     self._limits.partition_max_bytes,
@@ -256,6 +282,7 @@ class LeaderFetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 tp = TopicPartition(topic.topic, data.partition_index)
+                self._dirty[tp] = None
                 follow = self._follows.get(tp)
                 want = told.get(tp)
                 if follow is None or want is None or not follow.is_current:
@@ -286,6 +313,8 @@ class LeaderFetcher:
                 return
             if data.records is not None and len(data.records):
                 self._append(log, data.records)
+                self._manager.count_fetched(log, len(data.records))
+            follow.is_behind = data.high_watermark > log.end_offset
             moved = log.set_high_watermark(min(data.high_watermark, log.end_offset))
             if data.log_start_offset > log.start_offset:
                 log.advance_start_offset(min(data.log_start_offset, log.high_watermark))

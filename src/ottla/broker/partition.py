@@ -14,10 +14,12 @@ from ottla.broker.purgatory import FetchWait, ProduceQueue
 from ottla.broker.replica_types import FetchResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append_checks import Origin
-from ottla.storage.log import EMPTY, AppendInfo, Log
+from ottla.storage.log import AppendInfo, Log
+from ottla.storage.segment import EMPTY
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
+    from ottla.broker.fetch_sessions import SessionEntry
     from ottla.wire import messages as m
 
     PartitionState = m.LeaderAndIsrRequest.LeaderAndIsrPartitionState
@@ -44,6 +46,13 @@ class IsrSubmitter(Protocol):
     def clear(self, tp: TopicPartition) -> None: ...
 
 
+class FetchClock(Protocol):
+    """When a follower's session sent its last two requests."""
+
+    used_ms: float
+    used_before_ms: float
+
+
 class RemoteReplica:
     """What the leader knows of a follower from its fetches."""
 
@@ -52,6 +61,7 @@ class RemoteReplica:
         "last_caught_up_ms",
         "last_fetch_leader_end",
         "last_fetch_ms",
+        "session",
         "start_offset",
     )
 
@@ -64,9 +74,21 @@ class RemoteReplica:
         self.last_caught_up_ms = last_caught_up_ms
         self.last_fetch_leader_end = _UNKNOWN_OFFSET
         self.last_fetch_ms = 0.0
+        # Set while the follower has everything: its requests then do not name this partition, and
+        # each of them says that it is still there.
+        self.session: FetchClock | None = None
+
+    @property
+    def caught_up_ms(self) -> float:
+        if self.session is None:
+            return self.last_caught_up_ms
+        return max(self.last_caught_up_ms, self.session.used_ms)
 
     def fetched(self, offset: int, start_offset: int, leader_end: int, now_ms: float) -> None:
         """A fetch from `offset`: caught up now, or as of its previous fetch."""
+        if self.session is not None:
+            self.last_fetch_ms = max(self.last_fetch_ms, self.session.used_before_ms)
+            self.session = None
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self.last_fetch_leader_end >= 0:
@@ -103,6 +125,7 @@ class Partition:
         "removing_replicas",
         "replicas",
         "tp",
+        "watchers",
     )
 
     def __init__(
@@ -135,6 +158,7 @@ class Partition:
         self.produce_waits = ProduceQueue(tp)
         # A dict keeps the order of arrival, which a simulation can repeat.
         self.fetch_waits: dict[FetchWait, None] = {}
+        self.watchers: dict[SessionEntry, None] = {}
 
     # --- role -------------------------------------------------------------------------------
 
@@ -179,13 +203,18 @@ class Partition:
         self.removing_replicas = tuple(state.removing_replicas)
         self.in_flight_isr = None
         self._alter_isr.clear(self.tp)
+        self._interrupt_watchers()
+
+    def _interrupt_watchers(self) -> None:
+        for entry in tuple(self.watchers):
+            entry.interrupted()
 
     def become_leader(self, state: PartitionState, log: Log, now_ms: float) -> bool:
         """Leads with the state's epoch; True if it did not lead before."""
         is_new_leader = not self.is_leader
         self._adopt(state)
         self.isr = tuple(state.isr)
-        self.log = log
+        self.use_log(log)
         self.epoch_start_offset = log.end_offset
         log.assign_epoch_start(state.leader_epoch)
         self.leader = self._broker_id
@@ -203,9 +232,13 @@ class Partition:
         self._adopt(state)
         self.isr = ()
         self.remotes = {}
-        self.log = log
+        self.use_log(log)
         self.leader = state.leader
         self.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def use_log(self, log: Log) -> None:
+        self.log = log
+        log.on_start_moved = self.wake_fetches
 
     def fail_waits(self, error: ErrorCode) -> None:
         """The role changed or the log is gone: whoever waits here is answered."""
@@ -217,6 +250,7 @@ class Partition:
         self.leader = None
         self._alter_isr.clear(self.tp)
         self.fail_waits(error)
+        self._interrupt_watchers()
 
     # --- append and high watermark ----------------------------------------------------------
 
@@ -233,7 +267,7 @@ class Partition:
                 f"{self.tp}",
             )
         info = log.append_as_leader(data, self.leader_epoch, origin)
-        if not self.raise_high_watermark(now_ms) and self.fetch_waits:
+        if not self.raise_high_watermark(now_ms):
             self.wake_fetches()
         return info
 
@@ -247,7 +281,7 @@ class Partition:
             maximal = self.maximal_isr
             for replica, remote in self.remotes.items():
                 if remote.end_offset < lowest and (
-                    replica in maximal or now_ms - remote.last_caught_up_ms <= self._lag_max_ms
+                    replica in maximal or now_ms - remote.caught_up_ms <= self._lag_max_ms
                 ):
                     lowest = remote.end_offset
         if lowest <= log.high_watermark:
@@ -260,8 +294,7 @@ class Partition:
         log = self.log
         if log is not None and len(self.produce_waits):
             self.produce_waits.reached(log.high_watermark, self.acks_error())
-        if self.fetch_waits:
-            self.wake_fetches()
+        self.wake_fetches()
 
     def acks_error(self) -> ErrorCode:
         """What a replicated acks=all append is answered: 20 where the ISR shrank too far."""
@@ -271,8 +304,13 @@ class Partition:
         return ErrorCode.NONE
 
     def wake_fetches(self) -> None:
-        for wait in tuple(self.fetch_waits):
-            wait.check(self)
+        """Something can be read that could not before, or the bounds are others."""
+        if self.fetch_waits:
+            for wait in tuple(self.fetch_waits):
+                wait.check(self)
+        if self.watchers:
+            for entry in tuple(self.watchers):
+                entry.moved()
 
     def bytes_available(self, offset: int, *, as_follower: bool, committed: bool = False) -> int:
         log = self.log
@@ -334,7 +372,7 @@ class Partition:
     def _is_slow(self, replica: int, end_offset: int, now_ms: float) -> bool:
         remote = self.remotes.get(replica)
         return remote is None or (
-            remote.end_offset != end_offset and now_ms - remote.last_caught_up_ms > self._lag_max_ms
+            remote.end_offset != end_offset and now_ms - remote.caught_up_ms > self._lag_max_ms
         )
 
     def _alter(self, isr: tuple[int, ...]) -> None:

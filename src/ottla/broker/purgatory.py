@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from ottla.errors import ErrorCode
@@ -177,6 +177,7 @@ class FetchWait:
     __slots__ = (
         "_as_follower",
         "_committed",
+        "_held_back",
         "_min_bytes",
         "_offsets",
         "_timeout",
@@ -193,8 +194,11 @@ class FetchWait:
         *,
         as_follower: bool,
         committed: bool = False,
+        held_back: Collection[Readable] = (),
     ) -> None:
+        """Partitions that are `held_back` by a throttle do not end the wait by what they have."""
         self._committed = committed
+        self._held_back = held_back
         self._timeouts = timeouts
         self._min_bytes = min_bytes
         self._offsets = offsets
@@ -204,8 +208,15 @@ class FetchWait:
         for partition in offsets:
             partition.fetch_waits[self] = None
 
+    def consider(self, partition: Readable, offset: int) -> None:
+        """A partition of the session has moved that had nothing to read before."""
+        self._offsets[partition] = offset
+        self.check(partition)
+
     def check(self, partition: Readable) -> None:
         """`partition` has moved."""
+        if partition in self._held_back:
+            return
         follower, committed = self._as_follower, self._committed
         available = partition.bytes_available(
             self._offsets[partition], as_follower=follower, committed=committed
@@ -216,6 +227,7 @@ class FetchWait:
             available = sum(
                 other.bytes_available(offset, as_follower=follower, committed=committed)
                 for other, offset in self._offsets.items()
+                if other not in self._held_back
             )
         if available >= self._min_bytes:
             self.complete()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
@@ -28,15 +28,26 @@ class FollowerSession:
         # What the leader was last told of each partition.
         self.told: dict[TopicPartition, FetchPartition] = {}
 
-    def plan(self, wanted: Mapping[TopicPartition, FetchPartition]) -> Plan:
-        """Everything in a full request; in an incremental one only what differs."""
-        if self._epoch == INITIAL_EPOCH or self._epoch == FINAL_EPOCH:
-            self.told = dict(wanted)
-            return Plan(self._id, self._epoch, dict(wanted), [])
+    @property
+    def starts_over(self) -> bool:
+        """The next request names all partitions."""
+        return self._epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+
+    def full_plan(self, wanted: Mapping[TopicPartition, FetchPartition]) -> Plan:
+        self.told = dict(wanted)
+        return Plan(self._id, self._epoch, dict(wanted), [])
+
+    def plan(
+        self,
+        wanted: Mapping[TopicPartition, FetchPartition],
+        unwanted: Iterable[TopicPartition] = (),
+    ) -> Plan:
+        """Names what differs from what was told before, of the partitions given here; the leader
+        goes on with all others."""
         told = self.told
         changed = {tp: want for tp, want in wanted.items() if told.get(tp) != want}
-        forgotten = [tp for tp in told if tp not in wanted]
-        self.told = dict(wanted)
+        forgotten = [tp for tp in unwanted if told.pop(tp, None) is not None]
+        told.update(changed)
         return Plan(self._id, self._epoch, changed, forgotten)
 
     def answered(self, session_id: int) -> None:

@@ -13,13 +13,26 @@ from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.log_dir_moves import LogDirMoves
 from ottla.broker.partition import IsrSubmitter, Partition
 from ottla.broker.purgatory import FetchWait, ProduceWait, Readable, Timeouts
-from ottla.broker.replica_reads import read_again, read_all
+from ottla.broker.replica_reads import is_answer, read_again, read_all
+from ottla.broker.replica_selection import (
+    NO_PREFERENCE,
+    Candidate,
+    is_rack_aware,
+    preferred_replica,
+)
 from ottla.broker.replica_types import (
     FetchParams,
     FetchPartition,
     FetchResult,
     LeaderNode,
     ProduceResult,
+)
+from ottla.broker.replication_quota import (
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    ReplicationQuota,
+    dynamic_rate,
+    lists_replica,
 )
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime
@@ -77,6 +90,9 @@ class ReplicaManager:
         self._stopping = False
         self._fetchers: FetcherManager | None = None
         self.moves = LogDirMoves(self)
+        self._rack_aware = is_rack_aware(config.optional_text("replica.selector.class"))
+        self.leader_quota, self.follower_quota = ReplicationQuota(), ReplicationQuota()
+        self.reconfigure(config)
 
     # --- life -------------------------------------------------------------------------------
 
@@ -181,7 +197,7 @@ class ReplicaManager:
 
     def adopt_log(self, partition: Partition, log: Log) -> None:
         """The log was moved to another folder; a follower goes on fetching into it."""
-        partition.log = log
+        partition.use_log(log)
         if not partition.is_leader and partition.leader is not None:
             self.stop_fetching([partition.tp])
             self.start_fetching([partition])
@@ -342,39 +358,105 @@ class ReplicaManager:
         self, params: FetchParams, partitions: Sequence[tuple[TopicPartition, FetchPartition]]
     ) -> list[tuple[TopicPartition, FetchResult]]:
         """Reads, and waits up to `max_wait_ms` where fewer than `min_bytes` are there."""
-        results = read_all(params, partitions, self.partition)
+        results = read_all(params, partitions, self)
         if params.is_follower:
-            self._note_follower(params.replica_id, partitions, results)
-        if params.max_wait_ms <= 0 or not partitions:
-            return results
-        size = 0
-        for _, (error, _, _, _, records, diverging_epoch, _, _) in results:
-            if error is not ErrorCode.NONE or diverging_epoch is not None:
-                return results
-            if records is not None:
-                size += len(records)
-        if size >= params.min_bytes:
+            self.note_follower(params.replica_id, partitions, results)
+        if params.max_wait_ms <= 0 or not partitions or is_answer(params, results):
             return results
         offsets: dict[Readable, int] = {
             self._partitions[tp]: want.fetch_offset
             for tp, want in partitions
             if tp in self._partitions
         }
-        wait = FetchWait(
+        wait = self.new_wait(params, offsets)
+        try:
+            await wait.future
+        finally:
+            wait.detach()
+        return read_again(params, partitions, results, self)
+
+    def new_wait(self, params: FetchParams, offsets: dict[Readable, int]) -> FetchWait:
+        held_back: set[Readable] = set()
+        if params.is_follower and self.leader_quota.is_on:
+            held_back = {
+                partition
+                for partition in self._partitions.values()
+                if partition.is_leader and self.is_throttled(partition, params.replica_id)
+            }
+        return FetchWait(
             self._timeouts,
             params.max_wait_ms,
             params.min_bytes,
             offsets,
             as_follower=params.is_follower,
             committed=params.reads_committed,
+            held_back=held_back,
         )
-        try:
-            await wait.future
-        finally:
-            wait.detach()
-        return read_again(params, partitions, results, self.partition)
 
-    def _note_follower(
+    def preferred_replica(
+        self, params: FetchParams, partition: Partition, fetch_offset: int
+    ) -> int:
+        if not self._rack_aware or not partition.is_leader:
+            return NO_PREFERENCE
+        cache, now_ms = self.metadata_cache, self.runtime.clock.monotonic_ms()
+        candidates = []
+        for replica, remote in partition.remotes.items():
+            known = cache.broker(replica)
+            if (
+                known is not None
+                and params.listener in known.endpoints
+                and remote.start_offset <= fetch_offset <= remote.end_offset
+            ):
+                behind_ms = now_ms - remote.caught_up_ms
+                candidates.append(Candidate(replica, known.rack, remote.end_offset, behind_ms))
+        return preferred_replica(params.client_rack, self.config.rack, candidates)
+
+    # --- throttles --------------------------------------------------------------------------
+
+    def is_throttled(self, partition: Partition, replica_id: int) -> bool:
+        """Followers out of the ISR wait while the listed replicas took more than their rate."""
+        quota, log = self.leader_quota, partition.log
+        return (
+            quota.is_on
+            and log is not None
+            and replica_id not in partition.isr
+            and self._lists(log, log.settings.leader_replication_throttled_replicas)
+            and quota.is_exceeded(self.runtime.clock.monotonic_ms())
+        )
+
+    def is_follower_throttled(self, log: Log) -> bool:
+        """Whether this broker, behind with a listed replica, has fetched enough for now."""
+        quota = self.follower_quota
+        return (
+            quota.is_on
+            and self._lists(log, log.settings.follower_replication_throttled_replicas)
+            and quota.is_exceeded(self.runtime.clock.monotonic_ms())
+        )
+
+    def count_sent(self, results: Iterable[tuple[TopicPartition, FetchResult]]) -> None:
+        """Bytes that listed replicas got from this leader."""
+        if not self.leader_quota.is_on:
+            return
+        now_ms = self.runtime.clock.monotonic_ms()
+        for tp, result in results:
+            log = self.log(tp) if result.size else None
+            if log and self._lists(log, log.settings.leader_replication_throttled_replicas):
+                self.leader_quota.record(result.size, now_ms)
+
+    def count_fetched(self, log: Log, size: int) -> None:
+        quota = self.follower_quota
+        if quota.is_on and self._lists(log, log.settings.follower_replication_throttled_replicas):
+            quota.record(size, self.runtime.clock.monotonic_ms())
+
+    def _lists(self, log: Log, throttled: tuple[str, ...]) -> bool:
+        return bool(throttled) and lists_replica(throttled, log.tp.partition, self.broker_id)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Other dynamic broker configs: the rates of replication."""
+        self.leader_quota.limit = dynamic_rate(config, LEADER_RATE)
+        self.follower_quota.limit = dynamic_rate(config, FOLLOWER_RATE)
+
+    def note_follower(
         self,
         replica_id: int,
         partitions: Sequence[tuple[TopicPartition, FetchPartition]],

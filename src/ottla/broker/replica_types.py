@@ -34,6 +34,8 @@ class FetchParams(NamedTuple):
     hard_max_bytes: bool = False
     # Consumers from v11 on may read from a follower (KIP-392).
     any_replica: bool = False
+    client_rack: str = ""
+    listener: str = ""
 
     @property
     def is_follower(self) -> bool:

@@ -22,14 +22,13 @@ from ottla.storage.open_files import OpenFiles
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.replay import replay_batch
 from ottla.storage.replica_append import split_replicated
-from ottla.storage.segment import BatchPlace, Segment
+from ottla.storage.segment import EMPTY, BatchPlace, Segment
 from ottla.storage.segment_files import complete_swap, set_aside
 from ottla.storage.settings import LogSettings
 from ottla.storage.snapshots import load_producers, snapshot_offsets
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
-EMPTY = memoryview(b"")
 # Positions of the newest batch boundaries: fetches at the end of a log need no index lookup.
 _RECENT_POSITIONS = 32
 
@@ -59,6 +58,7 @@ class Log:
         "high_watermark",
         "last_flush_ms",
         "on_roll",
+        "on_start_moved",
         "open_files",
         "producers",
         "recovery_point",
@@ -101,6 +101,7 @@ class Log:
         # Counts truncations: a flush that ran across one says nothing about the new records.
         self.generation = 0
         self.on_roll: Callable[[Log], None] | None = None
+        self.on_start_moved: Callable[[], None] | None = None
         self._segments: list[Segment] = []
         self._bases: list[int] = []
         self._recent: dict[int, int] = {}
@@ -280,7 +281,7 @@ class Log:
             position = self._position_of(segment, offset)
             if position is not None:
                 limit = self._limit(segment, slot, end_offset)
-                return _read_from(segment, position, limit, max_bytes, min_one_batch)
+                return segment.read(position, limit, max_bytes, min_one_batch=min_one_batch)
             slot += 1
         return EMPTY
 
@@ -368,6 +369,8 @@ class Log:
             return False
         self.start_offset = offset
         self.epochs.truncate_from_start(offset)
+        if self.on_start_moved is not None:
+            self.on_start_moved()
         return True
 
     def assign_epoch_start(self, leader_epoch: int) -> None:
@@ -477,21 +480,3 @@ class Log:
         """Gives back all descriptors."""
         for segment in self._segments:
             segment.forget()
-
-
-def _read_from(
-    segment: Segment, position: int, limit: int, max_bytes: int, min_one_batch: bool
-) -> memoryview:
-    available = limit - position
-    if available <= 0:
-        return EMPTY
-    wanted = min(max_bytes, available)
-    if wanted < 12 and not min_one_batch:
-        return EMPTY
-    data = segment.file().read_at(max(wanted, 12), position)
-    first_batch = 12 + int.from_bytes(data[8:12], "big")
-    if first_batch > len(data) or wanted < 12:
-        if not min_one_batch:
-            return EMPTY
-        data = segment.file().read_at(min(first_batch, available), position)
-    return memoryview(data)

@@ -25,7 +25,7 @@ from ottla.storage.index import (
 from ottla.storage.index_builder import IndexBuilder
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.transaction_index import AbortedTransaction
-from ottla.wire.records import BatchHeader
+from ottla.wire.records import LOG_OVERHEAD_BYTES, BatchHeader
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -34,6 +34,7 @@ TXN_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+EMPTY = memoryview(b"")
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 MAX_SEGMENT_BYTES = 0x7FFFFFFF
 
@@ -154,6 +155,23 @@ class Segment:
         self.size = start + total
         if self._first_timestamp is None:
             self._first_timestamp = places[0].max_timestamp
+
+    def read(self, position: int, limit: int, max_bytes: int, *, min_one_batch: bool) -> memoryview:
+        """Bytes of whole batches but the last, from one's start up to `limit`; nothing instead of
+        an incomplete first batch, which `min_one_batch` gives whole."""
+        available = limit - position
+        if available <= 0:
+            return EMPTY
+        wanted = min(max_bytes, available)
+        if wanted < LOG_OVERHEAD_BYTES and not min_one_batch:
+            return EMPTY
+        data = self.file().read_at(max(wanted, LOG_OVERHEAD_BYTES), position)
+        first_batch = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big")
+        if first_batch > len(data) or wanted < LOG_OVERHEAD_BYTES:
+            if not min_one_batch:
+                return EMPTY
+            data = self.file().read_at(min(first_batch, available), position)
+        return memoryview(data)
 
     def index_entries(self) -> tuple[int, int]:
         """How many entries the offset index and the time index have."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 from replica_cluster import TOPIC_ID, TP, Broker, client_batch
 
-from ottla.broker.fetch_sessions import FetchSessions, SessionEntry
+from ottla.broker.fetch_sessions import FetchSession, FetchSessions, SessionEntry
 from ottla.broker.handlers import fetch
+from ottla.broker.partition import Partition
 from ottla.broker.replica_fetch_session import FollowerSession
 from ottla.broker.replica_types import FetchPartition
 from ottla.errors import ErrorCode
@@ -226,16 +228,126 @@ def test_a_full_cache_gives_way_to_followers_and_larger_sessions() -> None:
 def test_the_followers_side_names_only_changes() -> None:
     session = FollowerSession()
     one, two = FetchPartition(0, 10), FetchPartition(5, 10)
-    plan = session.plan({TP: one, OTHER: two})
+    assert session.starts_over
+    plan = session.full_plan({TP: one, OTHER: two})
     assert (plan.session_id, plan.session_epoch) == (0, 0) and len(plan.wanted) == 2
     session.answered(77)
-    plan = session.plan({TP: one, OTHER: two})
+    assert not session.starts_over
+    plan = session.plan({TP: one})
     assert (plan.session_id, plan.session_epoch, plan.wanted) == (77, 1, {})
     session.answered(77)
-    plan = session.plan({TP: two})
+    plan = session.plan({TP: two}, [OTHER])
     assert plan.session_epoch == 2 and plan.wanted == {TP: two} and plan.forgotten == [OTHER]
+    assert session.told == {TP: two}
+    session.answered(77)
+    assert session.plan({}, [OTHER]).forgotten == []
     session.failed()
-    plan = session.plan({TP: two})
+    assert session.starts_over
+    plan = session.full_plan({TP: two})
     assert (plan.session_id, plan.session_epoch, plan.wanted) == (77, 0, {TP: two})
     session.answered(0)
-    assert session.plan({TP: two}).session_epoch == 0
+    assert session.starts_over
+
+
+def session_of(broker: Broker, session_id: int) -> FetchSession:
+    session = broker.manager.fetch_sessions.get(session_id)
+    assert session is not None
+    return session
+
+
+async def test_only_partitions_that_moved_are_looked_at(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await ask(broker, {0: 0, 1: 0})
+    looked_at: list[TopicPartition] = []
+    partition_of = broker.manager.partition
+
+    def spy(tp: TopicPartition) -> Partition:
+        looked_at.append(tp)
+        return partition_of(tp)
+
+    monkeypatch.setattr(broker.manager, "partition", spy)
+    await ask(broker, {}, session=(first.session_id, 1), max_wait_ms=5)
+    assert looked_at == []
+    await broker.produce(2, tp=OTHER)
+    looked_at.clear()
+    answer = await ask(broker, {}, session=(first.session_id, 2), max_wait_ms=5)
+    assert looked_at == [OTHER] and set(listed(answer)) == {1}
+
+
+async def test_what_was_not_sent_yet_stays_to_be_looked_at(broker: Broker) -> None:
+    await broker.produce(2)
+    first = await ask(broker, {0: 0, 1: 0})
+    # The client did not move: it gets the same again.
+    again = await ask(broker, {}, session=(first.session_id, 1))
+    assert listed(again) == {0: listed(first)[0]}
+
+
+async def test_a_partition_of_the_session_ends_its_wait(broker: Broker) -> None:
+    first = await ask(broker, {0: 0, 1: 0})
+    waiting = asyncio.ensure_future(
+        ask(broker, {}, session=(first.session_id, 1), max_wait_ms=5000)
+    )
+    await asyncio.sleep(0.01)
+    await broker.produce(1, tp=OTHER)
+    answer = await asyncio.wait_for(waiting, 1)
+    assert set(listed(answer)) == {1}
+    assert session_of(broker, first.session_id).wait is None
+
+
+async def test_a_moved_log_start_is_news(broker: Broker) -> None:
+    await broker.produce(3)
+    first = await ask(broker, {0: 3, 1: 0})
+    broker.log.advance_start_offset(2)
+    answer = await ask(broker, {}, session=(first.session_id, 1))
+    assert listed(answer) == {0: 0}
+    assert answer.responses[0].partitions[0].log_start_offset == 2
+
+
+async def test_another_role_ends_the_wait_with_an_error(broker: Broker) -> None:
+    broker.know([0, 1])
+    first = await ask(broker, {0: 0, 1: 0}, version=10)
+    waiting = asyncio.ensure_future(
+        ask(broker, {}, session=(first.session_id, 1), max_wait_ms=5000, version=10)
+    )
+    await asyncio.sleep(0.01)
+    broker.order(1, 2, replicas=[0, 1])
+    answer = await asyncio.wait_for(waiting, 1)
+    data = answer.responses[0].partitions[0]
+    assert (data.partition_index, data.error_code) == (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    again = await ask(broker, {}, session=(first.session_id, 2), version=10)
+    assert list(listed(again)) == [0]
+
+
+async def test_closed_and_evicted_sessions_leave_nothing_behind(broker: Broker) -> None:
+    first = await ask(broker, {0: 0, 1: 0})
+    assert len(broker.partition.watchers) == 1
+    await ask(broker, {}, session=(first.session_id, 1), forgotten=[0])
+    assert len(broker.partition.watchers) == 0
+    await ask(broker, {0: 0}, session=(first.session_id, 2))
+    assert len(broker.partition.watchers) == 1
+    await ask(broker, {0: 0}, session=(first.session_id, -1))
+    assert len(broker.partition.watchers) == 0
+
+
+async def test_an_idle_follower_counts_as_caught_up_while_its_session_asks(
+    broker: Broker,
+) -> None:
+    broker.know([0, 1])
+    broker.order(0, 2, replicas=[0, 1])
+    want = Request.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
+    topic = Request.FetchTopic(topic="t", partitions=[want])
+    request = Request(replica_id=1, session_epoch=0, topics=[topic], max_bytes=100)
+    first = await fetch.handle(broker.context(12), request)
+    for epoch in range(1, 4):
+        broker.clock.ahead_ms += 20_000
+        await fetch.handle(
+            broker.context(12),
+            Request(replica_id=1, session_id=first.session_id, session_epoch=epoch, max_bytes=100),
+        )
+    await broker.produce(1)
+    broker.partition.maybe_shrink(broker.clock.monotonic_ms())
+    assert not broker.isr.changes, "it asked a moment ago"
+    broker.clock.ahead_ms += 31_000
+    broker.partition.maybe_shrink(broker.clock.monotonic_ms())
+    assert broker.isr.changes[TP].isr == (0,)

@@ -8,7 +8,9 @@ down-conversion). v12 has lastFetchedEpoch and divergingEpoch, v15 moves the rep
 v16 adds the current leader's endpoint beside errors 6 and 74 (KIP-951).
 Readers of committed records (isolation level 1, v4) see up to the last stable offset and are told
 which transactions in the records were aborted.
-Left out: preferred read replicas (always -1), tiered storage.
+A leader names a follower in the client's rack where replica.selector.class says so (v11, KIP-392);
+followers out of the ISR that are listed for it are throttled (KIP-73).
+Left out: tiered storage.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ from ottla.broker.fetch_sessions import (
     identity,
 )
 from ottla.broker.replica_types import READ_COMMITTED, FetchParams, FetchPartition, FetchResult
+from ottla.broker.session_fetch import fetch_in_session
 from ottla.errors import ErrorCode
-from ottla.storage.log import EMPTY
+from ottla.storage.segment import EMPTY
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
@@ -66,7 +69,7 @@ async def handle(ctx: RequestContext, request: m.FetchRequest) -> m.FetchRespons
     scope = _scope(ctx, request)
     if scope.error is not ErrorCode.NONE:
         return m.FetchResponse(error_code=scope.error, session_id=NO_SESSION)
-    results = await _read(ctx, request, scope.wanted)
+    results = await _read(ctx, request, scope)
     session_id = NO_SESSION
     if scope.session is not None:
         session_id = scope.session.id
@@ -140,8 +143,8 @@ def _forgotten(ctx: RequestContext, request: m.FetchRequest) -> list[Identity]:
 
 
 def _resolve(ctx: RequestContext, session: FetchSession) -> list[SessionEntry]:
-    """The session's partitions; ids that were unknown are looked up again."""
-    entries = session.entries()
+    """The partitions to look at; ids that were unknown are looked up again."""
+    entries = list(session.dirty)
     if session.uses_ids:
         for entry in entries:
             if not entry.is_known:
@@ -160,9 +163,8 @@ def _replica_id(ctx: RequestContext, request: m.FetchRequest) -> int:
     return request.replica_id
 
 
-async def _read(
-    ctx: RequestContext, request: m.FetchRequest, wanted: list[SessionEntry]
-) -> Results:
+async def _read(ctx: RequestContext, request: m.FetchRequest, scope: _Scope) -> Results:
+    wanted, manager = scope.wanted, ctx.services.replica_manager
     replica_id = _replica_id(ctx, request)
     max_bytes = request.max_bytes
     if replica_id < 0:
@@ -175,15 +177,28 @@ async def _read(
         isolation_level=request.isolation_level,
         hard_max_bytes=ctx.version <= 2,
         any_replica=ctx.version >= _OLDEST_WITH_ANY_REPLICA,
+        client_rack=request.rack_id or "",
+        listener=ctx.listener,
     )
     refused = {entry: FetchResult(error) for entry, error in _objections(ctx, wanted, replica_id)}
     readable = [entry for entry in wanted if entry not in refused] if refused else wanted
-    read = await ctx.services.replica_manager.fetch(
-        params, [(entry.tp, entry.want) for entry in readable]
-    )
-    results = [(entry, result) for entry, (_, result) in zip(readable, read, strict=True)]
+    if scope.session is not None:
+        results = await fetch_in_session(manager, params, scope.session, readable)
+        if ctx.authorizer is not None:
+            # Others of the session may have moved meanwhile; rights can be gone since they were
+            # looked at.
+            late = [entry for entry, _ in results]
+            lost = {entry: FetchResult(err) for entry, err in _objections(ctx, late, replica_id)}
+            results = [(entry, lost.get(entry, result)) for entry, result in results]
+    else:
+        read = await manager.fetch(params, [(entry.tp, entry.want) for entry in readable])
+        results = [(entry, result) for entry, (_, result) in zip(readable, read, strict=True)]
+    if params.is_follower:
+        manager.count_sent((entry.tp, result) for entry, result in results)
     if not refused:
         return results
+    if scope.session is not None and not scope.full:
+        return [*refused.items(), *results]
     by_entry = refused | dict(results)
     return [(entry, by_entry[entry]) for entry in wanted]
 
