@@ -17,6 +17,7 @@ from ottla.broker.context import CloseConnection, RequestContext
 from ottla.broker.handlers import ROUTES_BY_KEY, LoadedRoute, load
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import StoreError
+from ottla.types import TopicPartition
 from ottla.wire import framing
 from ottla.wire.codec import WireError
 
@@ -88,12 +89,20 @@ async def _after_topic_configs(
     context: RequestContext, request: Any, running: Coroutine[Any, Any, Any]
 ) -> Any:
     """LeaderAndIsr may create logs, which need their topic's configs at once."""
-    topics = {state.topic_name for state in request.topic_states}
-    topics.update(state.topic_name for state in request.ungrouped_partition_states)
+    states = [
+        (topic.topic_name, state)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+    states += [(state.topic_name, state) for state in request.ungrouped_partition_states]
+    logs = context.services.replica_manager.log_manager
+    topics = {name for name, _ in states}
+    # What is known of a topic that has no log here may be of an earlier life.
+    hosted = {name for name, s in states if logs.get(TopicPartition(name, s.partition_index))}
     try:
         # Whoever is not allowed to send this is told so by the handler.
         if allowed_on_cluster(context, Operation.CLUSTER_ACTION, log_denied=False):
-            await context.services.topic_settings.load(topics)
+            await context.services.topic_settings.load(topics, again=topics - hosted)
     except BaseException:
         running.close()
         raise

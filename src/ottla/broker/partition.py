@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.wire import messages as m
 
     PartitionState = m.LeaderAndIsrRequest.LeaderAndIsrPartitionState
+    MetadataState = m.UpdateMetadataRequest.UpdateMetadataPartitionState
 
 _state_changes = logging.getLogger("state.change.logger")
 _UNKNOWN_OFFSET = -1
@@ -405,6 +406,21 @@ class Partition:
         _state_changes.info("%s: ISR is now %s", self.tp, self.isr)
         # A shrink may have been all that the high watermark waited for.
         self.raise_high_watermark(self._monotonic_ms())
+
+    def catch_up_with(self, told: MetadataState) -> None:
+        """An answer to an ISR change got lost with its controller: the state it wrote has a
+        version that the leader does not know, and every further change would be refused."""
+        if (
+            self.is_leader
+            and (told.leader, told.leader_epoch) == (self.leader, self.leader_epoch)
+            and told.zk_version > self.partition_epoch
+        ):
+            self._alter_isr.clear(self.tp)
+            self.in_flight_isr = None
+            self.isr = tuple(told.isr)
+            self.partition_epoch = told.zk_version
+            _state_changes.info("%s: ISR is %s by the controller's word", self.tp, self.isr)
+            self.raise_high_watermark(self._monotonic_ms())
 
     # --- bounds -----------------------------------------------------------------------------
 

@@ -137,7 +137,10 @@ class ReplicaManager:
 
     def _shrink_all(self) -> None:
         now_ms = self.runtime.clock.monotonic_ms()
-        for partition in list(self._partitions.values()):
+        for tp, partition in list(self._partitions.items()):
+            told = self.metadata_cache.partition_state(tp)
+            if told is not None:
+                partition.catch_up_with(told)
             partition.maybe_shrink(now_ms)
 
     # --- partitions -------------------------------------------------------------------------

@@ -53,12 +53,14 @@ class TopicSettings:
             return
         await self.load(topics)
 
-    async def load(self, topics: Collection[str]) -> None:
-        """Reads the configs of those topics that are not known yet.
+    async def load(self, topics: Collection[str], again: Collection[str] = ()) -> None:
+        """Reads the configs of those topics that are not known yet, and of those in `again`.
 
         A store that is away for a moment is waited for: a log with the wrong settings would be
         worse than a log that comes later.
         """
+        for topic in again:
+            self._by_topic.pop(topic, None)
         unknown = [topic for topic in topics if topic not in self._by_topic]
         self._being_read.update(unknown)
         try:

@@ -351,3 +351,26 @@ async def test_a_fetch_wait_hangs_on_its_partitions_until_it_ends() -> None:
     assert wait.future.done() and not first.fetch_waits and not second.fetch_waits
     assert len(timeouts) == 0
     timeouts.close()
+
+
+def test_a_leader_whose_answer_got_lost_goes_by_the_metadata(tmp_path: Path) -> None:
+    """Found by the simulation: the controller wrote, died, and every later change was refused."""
+    leader = Leader(tmp_path, [0], [0, 1])
+    leader.fetched(1, 0)
+    leader.isr.refuse(ErrorCode.INVALID_UPDATE_VERSION)
+    partition = leader.partition
+    assert partition.in_flight_isr == (0, 1)
+    told = m.UpdateMetadataRequest.UpdateMetadataPartitionState
+    version = partition.partition_epoch
+    epoch = partition.leader_epoch
+    for useless in (
+        told(leader=0, leader_epoch=epoch, zk_version=version, isr=[0, 1]),
+        told(leader=0, leader_epoch=epoch + 1, zk_version=version + 1, isr=[0, 1]),
+        told(leader=1, leader_epoch=epoch, zk_version=version + 1, isr=[0, 1]),
+    ):
+        partition.catch_up_with(useless)
+        assert partition.in_flight_isr == (0, 1)
+    partition.catch_up_with(told(leader=0, leader_epoch=epoch, zk_version=version + 1, isr=[0]))
+    assert (partition.in_flight_isr, partition.isr) == (None, (0,))
+    leader.fetched(1, 0)
+    assert leader.isr.changes[TP].partition_epoch == version + 1

@@ -61,5 +61,6 @@ async def _settle_other_lives(services: BrokerServices, request: m.LeaderAndIsrR
     if other:
         try:
             await delete_stale_logs(services.store, manager, only=other)
+            await services.topic_settings.load(other, again=other)
         except StoreError as error:
             log.warning("logs of %s may be of topics that ended: %r", ", ".join(other), error)
