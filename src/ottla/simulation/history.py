@@ -2,7 +2,8 @@
 
 What must hold at every moment, whatever fails:
 - one leader per partition and leader epoch, in the znodes and among the brokers;
-- a leader is in its ISR, the ISR is within the assignment;
+- a leader is in its ISR, the ISR is within the assignment (or within the one before, while a move
+  ends: as in Kafka the assignment is written first and the ISR follows);
 - leader epochs only grow;
 - a partition's state is only written under the controller epoch of that moment;
 - what the store acknowledged survives its crash.
@@ -38,7 +39,9 @@ MAX_VIOLATIONS = 20
 
 class _Topic(NamedTuple):
     czxid: int
-    replicas: dict[int, tuple[int, ...]]
+    replicas: dict[int, frozenset[int]]
+    # Replicas that a move has just taken away, until the ISR follows.
+    leaving: dict[int, frozenset[int]]
 
 
 class History:
@@ -53,6 +56,7 @@ class History:
         # (topic, its czxid, partition, leader epoch) -> (leader, zxid)
         self._leaders: dict[tuple[str, int, int, int], tuple[int, int]] = {}
         self._claims: dict[tuple[object, ...], int] = {}
+        self._leaving_before: dict[str, dict[int, frozenset[int]]] = {}
         self._controller_epoch = 0
         self._acknowledged_zxid = 0
 
@@ -88,11 +92,18 @@ class History:
                 f"{self._acknowledged_zxid}"
             )
         self._leaders = {k: v for k, v in self._leaders.items() if v[1] <= tree.last_zxid}
+        self._leaving_before = {
+            name: {n: topic.leaving.get(n, frozenset()) | ids for n, ids in topic.replicas.items()}
+            for name, topic in self._topics.items()
+        }
         self._topics.clear()
         self._states.clear()
         for path, node in tree.nodes.items():
             if found := _TOPIC.fullmatch(path):
-                self._topics[found[1]] = _Topic(node.czxid, _replicas(node.data))
+                replicas = _replicas(node.data)
+                # Which move has just ended is not in the tree: the ISRs of before are allowed.
+                before = self._leaving_before.get(found[1], {})
+                self._topics[found[1]] = _Topic(node.czxid, replicas, before)
             elif found := _STATE.fullmatch(path):
                 state = TopicPartitionStateZnode.decode(node.data, _NO_STAT)
                 if state is not None:
@@ -109,7 +120,7 @@ class History:
         elif found := _TOPIC.fullmatch(path):
             before = self._topics.get(found[1])
             czxid = zxid if is_new or before is None else before.czxid
-            self._topics[found[1]] = _Topic(czxid, _replicas(data))
+            self._topics[found[1]] = _Topic(czxid, _replicas(data), _leaving(before, data))
         elif found := _STATE.fullmatch(path):
             self._take_state(zxid, TopicPartition(found[1], int(found[2])), data)
 
@@ -124,10 +135,12 @@ class History:
         )
         if state.leader >= 0 and state.leader not in state.isr:
             self.violated(f"{text}: the leader is not in the ISR")
-        outside = set(state.isr) - set(topic.replicas.get(tp.partition, ()))
-        if outside:
-            assigned = topic.replicas.get(tp.partition)
-            self.violated(f"{text}: the ISR is not within the assignment {assigned}")
+        assigned = topic.replicas.get(tp.partition, frozenset())
+        outside = set(state.isr) - assigned
+        if not outside:
+            topic.leaving.pop(tp.partition, None)
+        elif not outside <= topic.leaving.get(tp.partition, frozenset()):
+            self.violated(f"{text}: the ISR is not within the assignment {sorted(assigned)}")
         if state.controller_epoch != self._controller_epoch:
             self.violated(f"{text}: the controller epoch is {self._controller_epoch}")
         before = self._states.get(tp)
@@ -164,6 +177,18 @@ class History:
             self.violated(f"broker {broker_id} says it is {what}, but broker {holder} was")
 
 
-def _replicas(data: bytes | None) -> dict[int, tuple[int, ...]]:
+def _replicas(data: bytes | None) -> dict[int, frozenset[int]]:
     partitions = TopicZnode.decode(data).partitions
-    return {number: assignment.replicas for number, assignment in partitions.items()}
+    return {number: frozenset(assignment.replicas) for number, assignment in partitions.items()}
+
+
+def _leaving(before: _Topic | None, data: bytes | None) -> dict[int, frozenset[int]]:
+    """Replicas of the assignment before that are not in this one."""
+    if before is None:
+        return {}
+    now = _replicas(data)
+    gone = {
+        number: (replicas | before.leaving.get(number, frozenset())) - now.get(number, frozenset())
+        for number, replicas in before.replicas.items()
+    }
+    return {number: replicas for number, replicas in gone.items() if replicas}

@@ -112,3 +112,13 @@ def test_writes_that_were_lost_unseen_never_were(story: Story) -> None:
     story.history.restarted(tree)
     story.state(2, 0, (2,))
     assert story.violations == []
+
+
+def test_while_a_move_ends_the_isr_may_have_replicas_of_before(story: Story) -> None:
+    story.state(1, 0, (1, 2, 3))
+    story.set("/brokers/topics/t", Topic.encode({0: ReplicaAssignment((1, 3))}))
+    story.state(1, 1, (1, 2))
+    story.state(1, 2, (1, 3))
+    assert story.violations == []
+    story.state(1, 3, (1, 2))
+    assert len(story.violations) == 1
