@@ -14,7 +14,8 @@ from ottla.client.connection import Connection
 from ottla.config import BrokerConfig
 from ottla.metadata import znodes
 from ottla.metadata.embedded import EmbeddedStore
-from ottla.node import Node, StartError, run_broker
+from ottla.node import Node, run_broker
+from ottla.node_settings import StartError
 from ottla.runtime import system_runtime
 from ottla.storage.identity import ForeignData
 from ottla.types import TopicPartition

@@ -1,0 +1,155 @@
+"""The parts of one broker process and how they are joined (KafkaServer's fields)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.broker.alter_isr import AlterIsrManager
+from ottla.broker.catch_up import CatchUp
+from ottla.broker.config_changes import ConfigChanges
+from ottla.broker.context import BrokerServices
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.mutation_quota import MutationQuotas
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.security_setup import make_authorizer, peer_credentials
+from ottla.broker.topic_admin import TopicAdmin
+from ottla.broker.topic_settings import TopicSettings
+from ottla.client.connection import Connection
+from ottla.controller.controller import Controller
+from ottla.coordinator.group_coordinator import GroupCoordinator
+from ottla.coordinator.producer_ids import ProducerIds
+from ottla.coordinator.txn_parts import PeerAccess, transaction_parts
+from ottla.metadata import znodes
+from ottla.metadata.store import CreateMode
+from ottla.node_settings import StartError, control_listener, controller_config
+from ottla.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from ottla.config import BrokerConfig
+    from ottla.metadata.store import MetadataStore
+    from ottla.node import Node
+
+
+class NodeParts:
+    """What a started broker consists of."""
+
+    def __init__(self, node: Node, store: MetadataStore, broker_id: int, cluster_id: str) -> None:
+        config, runtime = node.config, node.runtime
+        self._node = node
+        self._store = store
+        cache = MetadataCache()
+        self.topic_settings = TopicSettings(config, store)
+        self.topic_settings.forget_deleted(cache)
+        self.log_manager = LogManager(
+            runtime, config, self.topic_settings.of, lock_dir=node.lock_dir
+        )
+        self.control_credentials = peer_credentials(config, control_listener(config))
+        self.channel = ControllerChannel(
+            runtime.network, cache, control_listener(config), broker_id, self.control_credentials
+        )
+        self.alter_isr = AlterIsrManager(
+            self.channel, broker_id, lambda: self.services.broker_epoch
+        )
+        self.replica_manager = ReplicaManager(
+            runtime,
+            config,
+            self.log_manager,
+            cache,
+            self.alter_isr,
+            broker_id=broker_id,
+            on_dir_failure=self._dir_failed,
+        )
+        cache.add_listener(CatchUp(store, self.replica_manager, node.spawn).metadata_came)
+        self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
+        self.transactions = transaction_parts(
+            runtime,
+            config,
+            self.replica_manager,
+            cache,
+            self.groups,
+            ProducerIds(runtime, store, broker_id),
+            _peer_access(config, cache, broker_id),
+        )
+        self.controller = Controller(
+            runtime, store, broker_id, controller_config(config), self._connect_to_broker
+        )
+        self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
+        self.mutation_quotas = MutationQuotas(runtime.clock)
+        self.config_changes = ConfigChanges(
+            store,
+            runtime.clock,
+            self._take_topic_config,
+            lambda entity_path: self.mutation_quotas.take(store, entity_path),
+        )
+        self.services = BrokerServices(
+            runtime=runtime,
+            config=config,
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            store=store,
+            metadata_cache=cache,
+            replica_manager=self.replica_manager,
+            controller=self.controller,
+            topic_admin=self.topic_admin,
+            groups=self.groups,
+            producer_ids=self.transactions.producer_ids,
+            transactions=self.transactions.coordinator,
+            marker_writes=self.transactions.marker_writes,
+            topic_settings=self.topic_settings,
+            mutation_quotas=self.mutation_quotas,
+            authorizer=make_authorizer(config, runtime, store),
+        )
+
+    def publish_lifecycle(self) -> Callable[[], Awaitable[None]]:
+        """From now on, until the returned call, the controller's events go to a topic."""
+        from ottla.broker.lifecycle_publisher import LifecyclePublisher
+
+        publisher = LifecyclePublisher(self.services)
+        self.controller.journal.add_listener(publisher.offer)
+        publisher.start()
+        return publisher.stop
+
+    async def _connect_to_broker(self, host: str, port: int) -> Connection:
+        """A connection for the controller's requests; its client id is the controller's id."""
+        return await Connection.open(
+            self._node.runtime.network,
+            host,
+            port,
+            client_id=str(self.services.broker_id),
+            sasl=self.control_credentials,
+        )
+
+    def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
+        hosted = any(log.tp.topic == topic for log in self.log_manager.logs())
+        if not (hosted or self.topic_settings.knows(topic)):
+            return
+        resolved = self.topic_settings.set(topic, overrides)
+        self.replica_manager.on_topic_config_change(topic, resolved)
+        if resolved.unclean_leader_election_enable:
+            self.controller.enable_unclean_leader_election(topic)
+
+    def _dir_failed(self, path: Path) -> None:
+        if not self.log_manager.online_dirs():
+            self._node.fail(StartError(f"{path} failed and no other folder in log.dirs is left"))
+            return
+        self._node.spawn(self._report_dir_failure())
+
+    async def _report_dir_failure(self) -> None:
+        """The controller then asks this broker which of its replicas are left."""
+        await self._store.create(
+            znodes.LogDirEventNotificationZnode.path(),
+            znodes.LogDirEventNotificationZnode.encode(self.services.broker_id),
+            mode=CreateMode.PERSISTENT_SEQUENTIAL,
+        )
+
+
+def _peer_access(config: BrokerConfig, cache: MetadataCache, broker_id: int) -> PeerAccess:
+    listener = config.inter_broker_listener
+    return PeerAccess(
+        broker_id,
+        lambda peer_id: cache.endpoint(peer_id, listener),
+        peer_credentials(config, listener),
+    )
