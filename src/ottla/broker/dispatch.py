@@ -96,13 +96,14 @@ async def _after_topic_configs(
     ]
     states += [(state.topic_name, state) for state in request.ungrouped_partition_states]
     logs = context.services.replica_manager.log_manager
-    topics = {name for name, _ in states}
+    topics = dict.fromkeys(name for name, _ in states)
     # What is known of a topic that has no log here may be of an earlier life.
     hosted = {name for name, s in states if logs.get(TopicPartition(name, s.partition_index))}
     try:
         # Whoever is not allowed to send this is told so by the handler.
         if allowed_on_cluster(context, Operation.CLUSTER_ACTION, log_denied=False):
-            await context.services.topic_settings.load(topics, again=topics - hosted)
+            again = [topic for topic in topics if topic not in hosted]
+            await context.services.topic_settings.load(topics, again=again)
     except BaseException:
         running.close()
         raise
