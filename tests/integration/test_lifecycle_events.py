@@ -53,7 +53,10 @@ async def test_a_topics_life_across_controllers(tmp_path: Path) -> None:
     await cluster.store.start()
     try:
         for broker_id in (0, 1, 2):
-            await cluster.start(broker_id, ottla_lifecycle_topic_enable="true")
+            # A leader waits this long for a follower that was there a moment ago, as in Kafka.
+            await cluster.start(
+                broker_id, ottla_lifecycle_topic_enable="true", replica_lag_time_max_ms="1500"
+            )
         await cluster.until(
             lambda: all(
                 len(n.services.metadata_cache.alive_brokers()) == 3 for n in cluster.nodes.values()
