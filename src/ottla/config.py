@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ from ottla.configdef import (
 from ottla.errors import InvariantViolated
 from ottla.types import Endpoint
 
+log = logging.getLogger(__name__)
+
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
@@ -41,6 +44,7 @@ _SYNONYMS = {name: group for group in (_RETENTION, _ROLL, _JITTER) for name in g
 _SYNONYMS[_FLUSH[0]] = _FLUSH
 
 _definitions: dict[str, ConfigDef] | None = None
+_all_definitions: dict[str, ConfigDef] | None = None
 
 
 def broker_definitions() -> Mapping[str, ConfigDef]:
@@ -51,6 +55,16 @@ def broker_definitions() -> Mapping[str, ConfigDef]:
 
         _definitions = parse_table(BROKER_CONFIGS)
     return _definitions
+
+
+def all_definitions() -> Mapping[str, ConfigDef]:
+    """Also those of Kafka's configs that nothing here reads: for descriptions and checks."""
+    global _all_definitions
+    if _all_definitions is None:
+        from ottla.config_unused import unused_definitions
+
+        _all_definitions = {**broker_definitions(), **unused_definitions()}
+    return _all_definitions
 
 
 def base_name(name: str) -> str:
@@ -109,7 +123,24 @@ class BrokerConfig:
     def with_dynamic(
         self, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]
     ) -> BrokerConfig:
-        """The same file with other dynamic entries."""
+        """The same file with other entries of the store, which anyone may have written: those
+        that do not hold are logged and left out; where the rest does not go together, this config
+        stays (DynamicBrokerConfig.updateDefaultConfig)."""
+        from ottla.config_dynamic import sound_entries
+
+        try:
+            return self.proposed(
+                sound_entries(dynamic_default, per_broker=False),
+                sound_entries(dynamic_broker, per_broker=True),
+            )
+        except ConfigError as error:
+            log.error("broker configs in the store could not be applied: %s", error)
+            return self
+
+    def proposed(
+        self, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]
+    ) -> BrokerConfig:
+        """The same file with other dynamic entries; raises ConfigError where they do not hold."""
         from ottla.config_checks import check_start
 
         config = BrokerConfig(self.static, dynamic_default, dynamic_broker)
@@ -122,6 +153,8 @@ class BrokerConfig:
             value = self._values[name]
         except KeyError:
             raise InvariantViolated(f"{name} is not a broker config") from None
+        if name == "log.retention.ms" and value is not None:
+            return max(cast("int", value), -1)  # any negative number is no limit
         return self._fallback(name) if value is None else value
 
     def integer(self, name: str) -> int:
@@ -254,15 +287,19 @@ class BrokerConfig:
         return endpoints
 
     def describe(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:
-        """Entries of DescribeConfigs for this broker (ConfigHelper.createBrokerConfigEntry)."""
-        known = dict.fromkeys((*self.static, *self.dynamic_default, *self.dynamic_broker))
-        known.update(dict.fromkeys(broker_definitions()))
-        wanted = set(names) if names is not None else set(known)
-        return [self._describe(name) for name in known if name in wanted]
+        """Entries of DescribeConfigs for this broker (ConfigHelper.createBrokerConfigEntry), in
+        Kafka's order."""
+        from ottla.config_order import scala_map_order
+
+        known = {*self.static, *self.dynamic_default, *self.dynamic_broker, *all_definitions()}
+        wanted = known if names is None else known.intersection(names)
+        return [self._describe(name) for name in scala_map_order(known) if name in wanted]
 
     def describe_dynamic_defaults(self) -> list[ConfigEntry]:
         """Entries of the cluster-wide default resource (broker name "")."""
-        entries = (self._describe(name) for name in self.dynamic_default)
+        from ottla.config_order import scala_map_order
+
+        entries = (self._describe(name) for name in scala_map_order(self.dynamic_default))
         level = ConfigSource.DYNAMIC_DEFAULT_BROKER
         return [
             entry._replace(
@@ -286,12 +323,12 @@ class BrokerConfig:
         )
 
     def _describe(self, name: str) -> ConfigEntry:
-        definition = broker_definitions().get(name)
+        definition = all_definitions().get(name)
         sensitive = definition is None or definition.is_sensitive
         synonyms = self.synonyms(name, is_sensitive=sensitive)
         return ConfigEntry(
             name=name,
-            value=None if sensitive else to_text(self._values[name]),
+            value=None if sensitive else self._shown(name),
             source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
             type=definition.type if definition else ConfigType.UNKNOWN,
             is_sensitive=sensitive,
@@ -300,10 +337,21 @@ class BrokerConfig:
             documentation=definition.documentation if definition else "",
         )
 
+    def _shown(self, name: str) -> str | None:
+        if name in self._values:
+            return to_text(self._values[name])
+        # Nothing reads these, so they are not parsed either.
+        return self.static.get(name, _default_texts().get(name))
 
-def _default_texts() -> dict[str, str]:
-    texts = {name: to_text(entry.default) for name, entry in broker_definitions().items()}
-    return {name: text for name, text in texts.items() if text is not None}
+
+_texts_of_defaults: dict[str, str] = {}
+
+
+def _default_texts() -> Mapping[str, str]:
+    if not _texts_of_defaults:
+        texts = {name: to_text(entry.default) for name, entry in all_definitions().items()}
+        _texts_of_defaults.update((name, text) for name, text in texts.items() if text is not None)
+    return _texts_of_defaults
 
 
 def _scaled_or_unlimited(amount: int, unit_ms: int) -> int:

@@ -1,13 +1,12 @@
-"""Checks across broker configs: at start (KafkaConfig.validateValues) and before a dynamic
-change (DynamicBrokerConfig.validateConfigs)."""
+"""Checks across broker configs at start (KafkaConfig.validateValues); those of changes at run time
+are in `config_dynamic.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.config import SECURITY_PROTOCOLS, base_name, broker_definitions, comma_separated
-from ottla.configdef import INT_MAX, ConfigError, UpdateMode
+from ottla.config import SECURITY_PROTOCOLS, comma_separated
+from ottla.configdef import INT_MAX, ConfigError
 
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig
@@ -15,30 +14,23 @@ if TYPE_CHECKING:
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 # What the broker can really serve; anything else is refused at start, never served in the clear.
 SERVED_SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
-# SslConfigs.RECONFIGURABLE_CONFIGS: may be changed at run time with a listener prefix only.
-_PER_LISTENER = frozenset(
-    f"ssl.{name}"
-    for name in (
-        "keystore.type", "keystore.location", "keystore.password", "key.password",
-        "keystore.key", "keystore.certificate.chain", "truststore.type", "truststore.location",
-        "truststore.password", "truststore.certificates",
-    )
-)  # fmt: skip
-# DynamicBrokerConfig.ClusterLevelListenerConfigs: may have a listener prefix at any level.
-_ANY_LEVEL = ("max.connections", "max.connection.creation.rate")
+
+
+class RequirementFailed(ConfigError):
+    """Where Kafka's check is a `require`: a refusal at run time says so."""
 
 
 def _require(holds: bool, message: str) -> None:
     if not holds:
-        raise ConfigError(message)
+        raise RequirementFailed(message)
 
 
 def check_start(config: BrokerConfig) -> None:
     """KafkaConfig.validateValues, in its order."""
-    _require(
-        config.optional_text("zookeeper.connect") is not None,
-        "Missing required configuration `zookeeper.connect` which has no default value.",
-    )
+    if config.optional_text("zookeeper.connect") is None:
+        raise ConfigError(
+            "Missing required configuration `zookeeper.connect` which has no default value."
+        )
     if config.boolean("broker.id.generation.enable"):
         _require(
             -1 <= config.broker_id <= config.integer("reserved.broker.max.id"),
@@ -157,10 +149,10 @@ def _check_connections(config: BrokerConfig) -> None:
     )
     for item in overrides:
         _, colon, count = item.rpartition(":")
-        _require(
-            bool(colon) and count.strip().isdigit() and int(count) <= INT_MAX,
-            f"Error parsing configuration property 'max.connections.per.ip.overrides': {item}",
-        )
+        if not (colon and count.strip().isdigit() and int(count) <= INT_MAX):
+            raise ConfigError(
+                f"Error parsing configuration property 'max.connections.per.ip.overrides': {item}"
+            )
     idle_ms = config.integer("connections.max.idle.ms")
     delay_ms = config.integer("connection.failed.authentication.delay.ms")
     _require(
@@ -169,43 +161,3 @@ def _check_connections(config: BrokerConfig) -> None:
         f"connections.max.idle.ms={idle_ms} to prevent failed authentication responses from "
         "timing out",
     )
-
-
-def check_dynamic(changes: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raises ConfigError with Kafka's text where these configs may not be set at run time, for
-    one broker (`per_broker`) or as the cluster's default. Names Kafka does not know pass."""
-    definitions = broker_definitions()
-    fixed = [
-        name
-        for name in changes
-        if name in definitions and definitions[name].mode is UpdateMode.READ_ONLY
-    ]
-    _refuse(fixed, "Cannot update these configs dynamically")
-    _refuse(
-        [name for name in changes if name in _PER_LISTENER],
-        "These security configs can be dynamically updated only per-listener using the listener "
-        "prefix",
-    )
-    for name, text in changes.items():
-        definition = definitions.get(base_name(name))
-        if definition is not None and definition.mode is not UpdateMode.READ_ONLY:
-            definition.parse(text)
-    if not per_broker:
-        _refuse(
-            [name for name in changes if _is_per_broker(name)],
-            "Cannot update these configs at default cluster level, broker id must be specified",
-        )
-
-
-def _is_per_broker(name: str) -> bool:
-    base = base_name(name)
-    if base != name:
-        return base not in _ANY_LEVEL
-    definition = broker_definitions().get(name)
-    return definition is not None and definition.mode is UpdateMode.PER_BROKER
-
-
-def _refuse(names: Iterable[str], message: str) -> None:
-    shown = ", ".join(names)
-    if shown:
-        raise ConfigError(f"{message}: Set({shown})")

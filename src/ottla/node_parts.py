@@ -11,6 +11,7 @@ from ottla.broker.catch_up import CatchUp
 from ottla.broker.config_changes import ConfigChanges
 from ottla.broker.context import BrokerServices
 from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.dynamic_config import LiveConfig
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.mutation_quota import MutationQuotas
 from ottla.broker.replica_manager import ReplicaManager
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig
     from ottla.metadata.store import MetadataStore
     from ottla.node import Node
+
+_UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 class NodeParts:
@@ -73,8 +76,9 @@ class NodeParts:
             ProducerIds(runtime, store, broker_id),
             _peer_access(config, cache, broker_id),
         )
+        self._controller_config = controller_config(config)
         self.controller = Controller(
-            runtime, store, broker_id, controller_config(config), self._connect_to_broker
+            runtime, store, broker_id, self._controller_config, self._connect_to_broker
         )
         self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
         self.mutation_quotas = MutationQuotas(runtime.clock)
@@ -82,6 +86,7 @@ class NodeParts:
             store,
             runtime.clock,
             self._take_topic_config,
+            LiveConfig(config, broker_id, self._take_broker_config),
             lambda entity_path: self.mutation_quotas.take(store, entity_path),
         )
         self.services = BrokerServices(
@@ -130,6 +135,27 @@ class NodeParts:
         self.replica_manager.on_topic_config_change(topic, resolved)
         if resolved.unclean_leader_election_enable:
             self.controller.enable_unclean_leader_election(topic)
+
+    def _take_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
+        """Broker configs changed: hands them to the parts that follow them."""
+        self._node.config = self.services.config = self.topic_admin.config = new
+        self.log_manager.reconfigure(new)
+        self.replica_manager.reconfigure(new)
+        self._take_log_defaults(new)
+        unclean = new.boolean(_UNCLEAN_ELECTION)
+        # The controller reads its one config object anew at each election.
+        object.__setattr__(self._controller_config, "unclean_leader_election_enable", unclean)
+        if unclean and not old.boolean(_UNCLEAN_ELECTION):
+            self.controller.enable_unclean_leader_election(None)
+
+    def _take_log_defaults(self, config: BrokerConfig) -> None:
+        """New defaults reach every log, under its topic's own configs (DynamicLogConfig)."""
+        self.topic_settings.reconfigure(config)
+        for log in self.log_manager.logs():
+            for copy in (log, self.log_manager.future(log.tp)):
+                if copy is not None:
+                    copy.settings = self.topic_settings.of(log.tp.topic)
+                    copy.active.index_interval_bytes = copy.settings.index_interval_bytes
 
     def _dir_failed(self, path: Path) -> None:
         if not self.log_manager.online_dirs():

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ottla.config import BrokerConfig, broker_definitions
-from ottla.config_checks import check_dynamic
 from ottla.configdef import ConfigEntry, ConfigError, ConfigSource, ConfigType, Synonym
 from ottla.errors import InvariantViolated
 from ottla.types import Endpoint
@@ -322,7 +321,7 @@ def test_dynamic_entries_win_over_the_file() -> None:
     assert both.integer("log.retention.ms") == 6
     assert plain.integer("log.retention.ms") == 3_600_000
     with pytest.raises(ConfigError):
-        plain.with_dynamic({}, {"log.retention.ms": "0"})
+        plain.proposed({}, {"log.retention.ms": "0"})
 
 
 def test_described_entries_name_their_sources() -> None:
@@ -365,47 +364,6 @@ def test_the_cluster_wide_default_shows_only_itself() -> None:
     assert [(e.name, e.value, e.source) for e in shown] == [
         ("message.max.bytes", "9", ConfigSource.DYNAMIC_DEFAULT_BROKER)
     ]
-
-
-@pytest.mark.parametrize(
-    ("changes", "per_broker", "text"),
-    [
-        ({"broker.id": "2"}, True, "Cannot update these configs dynamically: Set(broker.id)"),
-        (
-            {"ssl.keystore.location": "x"},
-            True,
-            "These security configs can be dynamically updated only per-listener using the "
-            "listener prefix: Set(ssl.keystore.location)",
-        ),
-        (
-            {"listeners": "PLAINTEXT://a:1"},
-            False,
-            "Cannot update these configs at default cluster level, broker id must be specified: "
-            "Set(listeners)",
-        ),
-        (
-            {"listener.name.x.ssl.keystore.location": "y"},
-            False,
-            "Cannot update these configs at default cluster level, broker id must be specified: "
-            "Set(listener.name.x.ssl.keystore.location)",
-        ),
-        (
-            {"log.segment.bytes": "13"},
-            False,
-            "Invalid value 13 for configuration log.segment.bytes: Value must be at least 14",
-        ),
-    ],
-)
-def test_dynamic_changes_are_refused(changes: dict[str, str], per_broker: bool, text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check_dynamic(changes, per_broker=per_broker)
-    assert str(caught.value) == text
-
-
-def test_dynamic_changes_that_pass() -> None:
-    check_dynamic({"log.segment.bytes": "14", "custom.name": "x"}, per_broker=False)
-    check_dynamic({"listeners": "PLAINTEXT://a:1"}, per_broker=True)
-    check_dynamic({"listener.name.x.max.connections": "5"}, per_broker=False)
 
 
 def test_importing_does_not_parse_the_table() -> None:

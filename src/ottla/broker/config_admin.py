@@ -1,4 +1,5 @@
-"""Reads and alters the configs of topics (ZkAdminManager.alterConfigs, ConfigHelper).
+"""Reads and alters the configs of topics (ZkAdminManager.alterConfigs, ConfigHelper); those of
+brokers are altered in `dynamic_config.py`.
 
 Any broker may write them: first the config znode, then a change notification that makes every
 broker read it again (`config_changes.py`).
@@ -6,7 +7,7 @@ broker read it again (`config_changes.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +30,7 @@ from ottla.topics.configs import topic_definitions, validate_topic_configs
 
 if TYPE_CHECKING:
     from ottla.broker.context import BrokerServices, RequestContext
+    from ottla.configdef import ConfigDef
     from ottla.metadata.store import MetadataStore
 
 
@@ -74,8 +76,13 @@ def missing_config_right(
 
 async def read_topic_config(store: MetadataStore, topic: str) -> dict[str, str]:
     """The topic's own configs, empty where it has no config znode."""
+    return await read_config(store, znodes.ConfigZnode.TOPICS, topic)
+
+
+async def read_config(store: MetadataStore, entity_type: str, entity: str) -> dict[str, str]:
+    """An entity's own configs, empty where it has no config znode."""
     try:
-        data, _ = await store.get(_path(topic))
+        data, _ = await store.get(znodes.ConfigZnode.path(entity_type, entity))
     except NoNodeError:
         return {}
     return znodes.ConfigZnode.decode(data)
@@ -89,34 +96,54 @@ async def replace_topic_config(
     validate_only: bool,
 ) -> None:
     """AlterConfigs: what is not named goes back to its default."""
+    await _store_config(services, topic, check_entries(entries), validate_only=validate_only)
+
+
+def check_entries(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    """The entries of an AlterConfigs request; raises KafkaError for a null."""
     empty = [name for name, value in entries if value is None]
     if empty:
-        raise _invalid(f"Null value not supported for : {','.join(empty)}")
-    configs = {name: value for name, value in entries if value is not None}
-    await _store_config(services, topic, configs, validate_only=validate_only)
+        raise invalid_request(f"Null value not supported for : {','.join(empty)}")
+    return {name: value for name, value in entries if value is not None}
 
 
 async def change_topic_config(
     services: BrokerServices, topic: str, changes: Sequence[Change], *, validate_only: bool
 ) -> None:
     """IncrementalAlterConfigs (KIP-339): only what is named changes."""
-    twice = duplicates([change.name for change in changes])
-    if twice:
-        raise _invalid(f"Error due to duplicate config keys : {','.join(sorted(twice))}")
-    empty = [
-        f"{_operation_name(change.operation)}:{change.name}"
-        for change in changes
-        if change.value is None and change.operation != Operation.DELETE
-    ]
-    if empty:
-        raise _invalid(f"Null value not supported for : {','.join(empty)}")
+    check_changes(changes)
     configs = await read_topic_config(services.store, topic) if is_legal(topic) else {}
     await _store_config(
         services, topic, apply_changes(configs, changes), validate_only=validate_only
     )
 
 
-def apply_changes(configs: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
+def check_changes(changes: Sequence[Change]) -> None:
+    """Raises KafkaError for a name that comes twice and for a null where a value is needed."""
+    twice = duplicates([change.name for change in changes])
+    if twice:
+        raise invalid_request(f"Error due to duplicate config keys : {','.join(sorted(twice))}")
+    empty = [
+        f"{_operation_name(change.operation)}:{change.name}"
+        for change in changes
+        if change.value is None and change.operation != Operation.DELETE
+    ]
+    if empty:
+        raise invalid_request(f"Null value not supported for : {','.join(empty)}")
+
+
+def _topic_definition(name: str) -> ConfigDef:
+    definition = topic_definitions().get(name)
+    if definition is None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    return definition
+
+
+def apply_changes(
+    configs: Mapping[str, str],
+    changes: Sequence[Change],
+    definition_of: Callable[[str], ConfigDef] = _topic_definition,
+) -> dict[str, str]:
     """The configs after the changes (ZkAdminManager.prepareIncrementalConfigs)."""
     changed = dict(configs)
     for operation, name, value in changes:
@@ -125,24 +152,22 @@ def apply_changes(configs: Mapping[str, str], changes: Sequence[Change]) -> dict
         elif operation == Operation.SET:
             changed[name] = value or ""
         elif operation in (Operation.APPEND, Operation.SUBTRACT):
-            changed[name] = _list_change(changed, Operation(operation), name, value or "")
+            change = Change(operation, name, value)
+            changed[name] = _list_change(changed.get(name), change, definition_of(name))
         else:
-            raise _invalid(f"Unknown operation type {operation} for config key: {name}")
+            raise invalid_request(f"Unknown operation type {operation} for config key: {name}")
     return changed
 
 
-def _list_change(configs: Mapping[str, str], operation: Operation, name: str, value: str) -> str:
-    definition = topic_definitions().get(name)
-    if definition is None:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+def _list_change(present: str | None, change: Change, definition: ConfigDef) -> str:
+    operation = Operation(change.operation)
     if definition.type is not ConfigType.LIST:
         verb = operation.name.lower()
-        raise _invalid(f"Config value {verb} is not allowed for config key: {name}")
-    present = configs.get(name)
+        raise invalid_request(f"Config value {verb} is not allowed for config key: {change.name}")
     if present is None:
         present = to_text(definition.default) or ""
     items = present.split(",")
-    given = value.split(",")
+    given = (change.value or "").split(",")
     if operation is Operation.APPEND:
         items += given
     else:
@@ -165,17 +190,21 @@ async def _store_config(
         if error.message is None or not error.message.startswith("Invalid value "):
             raise
         # Kafka tells a bad value (ConfigException) from an unknown name here, unlike at creation.
-        raise _invalid(
+        raise invalid_request(
             "Invalid config value for resource "
             f"ConfigResource(type=TOPIC, name='{topic}'): {error.message}"
         ) from None
     if validate_only:
         return
     await _write_if_there(services.store, topic, znodes.ConfigZnode.encode(configs))
-    change = znodes.ConfigChange(f"{znodes.ConfigZnode.TOPICS}/{topic}")
-    await services.store.create(
+    await leave_note(services.store, f"{znodes.ConfigZnode.TOPICS}/{topic}")
+
+
+async def leave_note(store: MetadataStore, entity_path: str) -> None:
+    """Tells every broker to read the configs of `topics/<name>` or `brokers/<id>` again."""
+    await store.create(
         znodes.ConfigChangeZnode.path(),
-        znodes.ConfigChangeZnode.encode(change),
+        znodes.ConfigChangeZnode.encode(znodes.ConfigChange(entity_path)),
         mode=CreateMode.PERSISTENT_SEQUENTIAL,
     )
 
@@ -200,17 +229,11 @@ async def _write_if_there(store: MetadataStore, topic: str, data: bytes) -> None
         raise written.error
 
 
-def unsupported_resource(resource_type: int, name: str, own_id: int) -> KafkaError:
-    """Why a resource that is not a topic cannot be altered."""
-    if resource_type == ResourceType.BROKER and name and not name.lstrip("-").isdecimal():
-        return _invalid(f"Broker id must be an integer, but it is: {name}")
-    if resource_type == ResourceType.BROKER and name not in ("", str(own_id)):
-        return _invalid(f"Unexpected broker id, expected {own_id}, but received {name}")
-    if resource_type == ResourceType.BROKER:
-        return _invalid("Broker configs are set in server.properties; they cannot be altered here")
+def unsupported_resource(resource_type: int) -> KafkaError:
+    """Why a resource that is neither a topic nor a broker cannot be altered."""
     known = resource_type in ResourceType._value2member_map_
     kind = ResourceType(resource_type) if known else ResourceType.UNKNOWN
-    return _invalid(f"Unexpected resource type {kind.name}")
+    return invalid_request(f"Unexpected resource type {kind.name}")
 
 
 def _path(topic: str) -> str:
@@ -221,5 +244,5 @@ def _operation_name(operation: int) -> str:
     return Operation(operation).name if operation in list(Operation) else str(operation)
 
 
-def _invalid(message: str) -> KafkaError:
+def invalid_request(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -35,6 +35,8 @@ class TopicSettings:
         self._store = store
         self._defaults = LogConfig.resolve(config)
         self._by_topic: dict[str, LogConfig] = {}
+        # What holds of a topic's own configs, for topics that have any.
+        self._overrides: dict[str, dict[str, str]] = {}
         self._being_read: set[str] = set()
 
     def knows(self, topic: str) -> bool:
@@ -88,9 +90,22 @@ class TopicSettings:
         if len(sound) < len(overrides):
             ignored = sorted(overrides.keys() - sound.keys())
             log.error("topic %s has configs that do not hold: %s", topic, ", ".join(ignored))
-        resolved = LogConfig.resolve(self._config, sound) if sound else self._defaults
-        self._by_topic[topic] = resolved
+        if sound:
+            self._overrides[topic] = sound
+        else:
+            self._overrides.pop(topic, None)
+        self._by_topic[topic] = resolved = self._resolve(topic)
         return resolved
+
+    def _resolve(self, topic: str) -> LogConfig:
+        overrides = self._overrides.get(topic)
+        return LogConfig.resolve(self._config, overrides) if overrides else self._defaults
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Other defaults of the broker, under the topics' own configs (DynamicLogConfig)."""
+        self._config = config
+        self._defaults = LogConfig.resolve(config)
+        self._by_topic = {topic: self._resolve(topic) for topic in self._by_topic}
 
     def forget_deleted(self, cache: MetadataCache) -> None:
         """Follows the cache: a topic made anew under an old name is read again."""
@@ -99,5 +114,6 @@ class TopicSettings:
             for topic in named:
                 if not cache.contains_topic(topic):
                     self._by_topic.pop(topic, None)
+                    self._overrides.pop(topic, None)
 
         cache.add_listener(forget)

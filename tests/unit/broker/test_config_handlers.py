@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from cluster_messages import context, partition, update
 
-from ottla.broker import config_changes
 from ottla.broker.config_admin import Change, Operation, ResourceType, apply_changes
 from ottla.broker.config_changes import ConfigChanges
+from ottla.broker.dynamic_config import LiveConfig
 from ottla.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.registration import create_permanent_paths
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata import znodes
+from ottla.metadata import change_notes, znodes
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.store import CreateMode
 from ottla.runtime import SystemClock
@@ -25,19 +25,27 @@ from ottla.wire import messages as m
 
 Describe = m.DescribeConfigsRequest.DescribeConfigsResource
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+CONFIG = BrokerConfig.from_properties(
+    {"zookeeper.connect": "x:1", "broker.id": "1", "log.segment.bytes": "1000"}
+)
 
 
 @dataclass
 class Here:
     store: EmbeddedStore
+    config: BrokerConfig = CONFIG
 
     def context(self, version: int) -> Any:
         cache = MetadataCache()
         cache.update(update({"t": [partition(0)]}))
-        config = BrokerConfig.from_properties(
-            {"zookeeper.connect": "x:1", "broker.id": "1", "log.segment.bytes": "1000"}
-        )
-        return context(version, cache=cache, store=self.store, config=config)
+        return context(version, cache=cache, store=self.store, config=self.config)
+
+    def changes(self, on_topic_config: Any, live: LiveConfig | None = None) -> ConfigChanges:
+        async def no_quota(_path: str) -> None:
+            return None
+
+        live = live or LiveConfig(CONFIG, 1, lambda _old, _new: None)
+        return ConfigChanges(self.store, SystemClock(), on_topic_config, live, no_quota)
 
     async def topic_config(self) -> dict[str, str]:
         return znodes.ConfigZnode.decode((await self.store.get("/config/topics/t"))[0])
@@ -235,6 +243,8 @@ def test_lists_are_appended_to_and_subtracted_from() -> None:
 
 
 class Taken:
+    """Topic configs as they come."""
+
     def __init__(self) -> None:
         self.configs: list[tuple[str, dict[str, str]]] = []
 
@@ -245,7 +255,7 @@ class Taken:
 async def test_changes_reach_the_broker_in_order(here: Here) -> None:
     await _increment(here, Change(0, "retention.ms", "1"))
     taken = Taken()
-    changes = ConfigChanges(here.store, SystemClock(), taken)
+    changes = here.changes(taken)
     await changes.start()
     assert taken.configs == [("t", {"retention.ms": "1"})]
     for note in (b"garbage", b'{"version":2,"entity_path":"brokers/1"}'):
@@ -264,8 +274,8 @@ async def test_changes_reach_the_broker_in_order(here: Here) -> None:
 async def test_old_notes_are_removed(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     await _increment(here, Change(0, "retention.ms", "1"))
     taken = Taken()
-    monkeypatch.setattr(config_changes, "CHANGE_EXPIRATION_MS", -1)
-    changes = ConfigChanges(here.store, SystemClock(), taken)
+    monkeypatch.setattr(change_notes, "CHANGE_EXPIRATION_MS", -1)
+    changes = here.changes(taken)
     await changes.start()
     await changes.stop()
     assert len(taken.configs) == 1

@@ -1,16 +1,16 @@
 """AlterConfigs (33), versions 0 to 2.
 
-Behaviour: replaces all configs of a topic, on any broker; what the request does not name goes back
-to its default.
+Behaviour: replaces all configs of a topic or of the cluster-wide broker defaults ("") on any
+broker, of a broker on that broker; what the request does not name goes back to its default.
 Versions: the same fields in all; 2 is flexible.
-Left out: broker configs (INVALID_REQUEST), alter.config.policy.class.name.
+Left out: alter.config.policy.class.name, passwords and listeners of a broker (INVALID_REQUEST).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker import config_admin
+from ottla.broker import config_admin, dynamic_config
 from ottla.broker.authorization import Operation
 from ottla.broker.topic_admin import as_api_error
 from ottla.errors import ErrorCode, KafkaError
@@ -48,13 +48,15 @@ def _check_right(ctx: RequestContext, resource_type: int, name: str) -> None:
 async def _alter(
     ctx: RequestContext, resource: m.AlterConfigsRequest.AlterConfigsResource, validate_only: bool
 ) -> None:
-    if resource.resource_type != config_admin.ResourceType.TOPIC:
-        raise config_admin.unsupported_resource(
-            resource.resource_type, resource.resource_name, ctx.services.broker_id
+    entries = [(config.name, config.value) for config in resource.configs]
+    name, services = resource.resource_name, ctx.services
+    if resource.resource_type == config_admin.ResourceType.TOPIC:
+        await config_admin.replace_topic_config(
+            services, name, entries, validate_only=validate_only
         )
-    await config_admin.replace_topic_config(
-        ctx.services,
-        resource.resource_name,
-        [(config.name, config.value) for config in resource.configs],
-        validate_only=validate_only,
-    )
+    elif resource.resource_type == config_admin.ResourceType.BROKER:
+        await dynamic_config.replace_broker_config(
+            services, name, entries, validate_only=validate_only
+        )
+    else:
+        raise config_admin.unsupported_resource(resource.resource_type)

@@ -1,16 +1,17 @@
 """IncrementalAlterConfigs (44), versions 0 to 1.
 
-Behaviour: sets, deletes, appends to and subtracts from single configs of a topic (KIP-339), on any
-broker.
+Behaviour: sets, deletes, appends to and subtracts from single configs (KIP-339) of a topic or of
+the cluster-wide broker defaults ("") on any broker, of a broker on that broker.
 Versions: the same fields in both; 1 is flexible.
-Left out: broker configs and loggers (INVALID_REQUEST), alter.config.policy.class.name.
+Left out: alter.config.policy.class.name; passwords, listeners and loggers of a broker
+(INVALID_REQUEST).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker import config_admin
+from ottla.broker import config_admin, dynamic_config
 from ottla.broker.authorization import Operation
 from ottla.broker.topic_admin import as_api_error
 from ottla.errors import ErrorCode, KafkaError
@@ -52,16 +53,16 @@ async def _alter(
     resource: m.IncrementalAlterConfigsRequest.AlterConfigsResource,
     validate_only: bool,
 ) -> None:
-    if resource.resource_type != config_admin.ResourceType.TOPIC:
-        raise config_admin.unsupported_resource(
-            resource.resource_type, resource.resource_name, ctx.services.broker_id
+    changes = [
+        config_admin.Change(config.config_operation, config.name, config.value)
+        for config in resource.configs
+    ]
+    name, services = resource.resource_name, ctx.services
+    if resource.resource_type == config_admin.ResourceType.TOPIC:
+        await config_admin.change_topic_config(services, name, changes, validate_only=validate_only)
+    elif resource.resource_type == config_admin.ResourceType.BROKER:
+        await dynamic_config.change_broker_config(
+            services, name, changes, validate_only=validate_only
         )
-    await config_admin.change_topic_config(
-        ctx.services,
-        resource.resource_name,
-        [
-            config_admin.Change(config.config_operation, config.name, config.value)
-            for config in resource.configs
-        ],
-        validate_only=validate_only,
-    )
+    else:
+        raise config_admin.unsupported_resource(resource.resource_type)
