@@ -420,6 +420,9 @@ class Partition:
             self.isr = tuple(told.isr)
             self.partition_epoch = told.zk_version
             _state_changes.info("%s: ISR is %s by the controller's word", self.tp, self.isr)
+            # A follower that rests in its session is looked at again, it may have to come back in.
+            for entry in tuple(self.watchers):
+                entry.moved()
             self.raise_high_watermark(self._monotonic_ms())
 
     # --- bounds -----------------------------------------------------------------------------

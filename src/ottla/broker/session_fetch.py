@@ -62,7 +62,10 @@ def _read(
         if partition is None:
             continue
         entry.watch(partition)
-        if is_at_end(params, partition, entry.want, result):
+        # A follower that is not in the ISR is looked at until it is: the leader may not have asked
+        # for it yet (one change at a time), or in vain.
+        is_waiting = params.is_follower and params.replica_id not in partition.isr
+        if is_at_end(params, partition, entry.want, result) and not is_waiting:
             session.dirty.pop(entry, None)
     return results
 
