@@ -24,6 +24,7 @@ COMMANDS = {
     "cluster": "Show who is alive and who is the controller.",
     "reassign": "Move partitions between brokers and log directories.",
     "elect": "Elect leaders of partitions.",
+    "dump-log": "Show batches, records and index entries of a log's files.",
     "events": "Show what the controller did to topics.",
     "bench": "Measure the codec, the log store or a start on this machine.",
 }
@@ -38,7 +39,9 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"ottla.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(
+            f"ottla.cli.{cmd_name.replace('-', '_')}"
+        ).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

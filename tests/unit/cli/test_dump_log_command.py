@@ -1,0 +1,106 @@
+"""`ottla dump-log` on files that a log wrote, and on files that none did."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.main import run
+from ottla.runtime import Runtime, SystemClock, SystemDisk, SystemNetwork
+from ottla.storage.append_checks import Origin
+from ottla.storage.log import Log
+from ottla.storage.open_files import OpenFiles
+from ottla.topics.configs import LogConfig
+from ottla.types import TopicPartition
+from ottla.wire import records
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    runtime = Runtime(SystemClock(), random.Random(1), SystemNetwork(), SystemDisk())
+    settings = LogConfig(index_interval_bytes=100)
+    log = Log.create(runtime, OpenFiles(4), TopicPartition("t", 0), tmp_path / "t-0", settings)
+    for number in range(5):
+        items = [records.Record(b"k\xff", b"v%d" % number, START_MS + number, (("h", b"1"),))]
+        built = records.build_batch(items * 2, compression=number % 2)
+        log.append_as_leader(memoryview(bytearray(built)), 3)
+    sent = records.build_batch(
+        [records.Record(b"k", None, START_MS)],
+        producer_id=7,
+        producer_epoch=1,
+        base_sequence=0,
+        transactional=True,
+    )
+    log.append_as_leader(memoryview(bytearray(sent)), 3)
+    marker = records.build_marker(
+        producer_id=7, producer_epoch=1, commit=False, coordinator_epoch=2, timestamp_ms=START_MS
+    )
+    log.append_as_leader(memoryview(bytearray(marker)), 3, Origin.COORDINATOR)
+    log.roll()
+    return log.folder
+
+
+def dumped(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
+    assert run(["dump-log", "--output", "json", *arguments]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_batches_and_records(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(folder / f"{0:020d}.log")
+    batches = dumped(capsys, log)
+    assert [row["baseOffset"] for row in batches] == [0, 2, 4, 6, 8, 10, 11]
+    assert [row["compresscodec"] for row in batches[:2]] == ["NONE", "GZIP"]
+    assert all(row["isvalid"] and row["partitionLeaderEpoch"] == 3 for row in batches)
+    deep = [row for row in dumped(capsys, log, "--deep") if row["kind"] == "record"]
+    assert [row["offset"] for row in deep] == list(range(12))
+    assert (deep[0]["key"], deep[0]["payload"], deep[0]["headerKeys"]) == ("k\\xff", "v0", ["h"])
+    assert (deep[10]["payload"], deep[10]["sequence"], deep[10]["valuesize"]) == (None, 0, -1)
+    assert (deep[11]["endTxnMarker"], deep[11]["coordinatorEpoch"]) == ("ABORT", 2)
+
+
+def test_the_other_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = f"{0:020d}"
+    index = dumped(capsys, str(folder / f"{base}.index"))
+    assert len(index) >= 2 and all(row["kind"] == "index" for row in index)
+    times = dumped(capsys, str(folder / f"{base}.timeindex"))
+    assert times[-1]["timestamp"] == START_MS + 4 and times[-1]["offset"] == 9
+    [aborted] = dumped(capsys, str(folder / f"{base}.txnindex"))
+    assert (aborted["firstOffset"], aborted["lastOffset"]) == (10, 11)
+    [producer] = dumped(capsys, str(folder / f"{12:020d}.snapshot"))
+    assert (producer["producerId"], producer["currentTxnFirstOffset"]) == (7, None)
+
+
+def test_text_reads_as_kafkas(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = folder / f"{0:020d}.log"
+    assert run(["dump-log", "--deep", str(log)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"Dumping {log}"
+    assert lines[1].startswith("baseOffset: 0 lastOffset: 1 count: 2 baseSequence: -1 ")
+    assert "isTransactional: false isControl: false position: 0 CreateTime: 17" in lines[1]
+    assert lines[2].startswith("| offset: 0 CreateTime: 1700000000000 keysize: 2 valuesize: 2 ")
+    assert lines[2].endswith("headerKeys: [h] key: k\\xff payload: v0")
+
+
+def test_damage_is_told_after_what_could_be_read(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = folder / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes()[:-10])
+    assert run(["dump-log", "--output", "json", str(log)]) == 1
+    told = capsys.readouterr()
+    assert len(told.out.splitlines()) == 6
+    assert told.err.startswith(f"Error: {log}: a batch is cut off at position ")
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "x.log", f"{0:020d}.index"])
+def test_files_that_are_none(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"12345")
+    assert run(["dump-log", str(path)]) == 1
+    assert str(path) in capsys.readouterr().err
+    assert run(["dump-log", str(tmp_path / "none.log")]) == 1
