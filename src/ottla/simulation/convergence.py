@@ -162,8 +162,8 @@ def _replicas(
 def _folders(cluster: SimCluster, node: Node, topics: dict[str, TopicAssignment]) -> Iterator[str]:
     """A folder for each assigned replica, and no other.
 
-    Left aside: an empty log whose topic id a power cut took, of a name that is in use again. Only
-    its emptiness is known, and the next order for the name adopts it.
+    Left aside: an empty log whose topic id a power cut took. Nothing tells whose it is: the next
+    order for the name adopts it, or it goes when a controller next finds the name unused.
     """
     broker_id = node.broker_id
     wanted = sorted(
@@ -176,7 +176,7 @@ def _folders(cluster: SimCluster, node: Node, topics: dict[str, TopicAssignment]
     nameless = {
         str(log.tp)
         for log in node.parts.log_manager.logs()
-        if log.topic_id == ZERO_TOPIC_ID and log.tp.topic in topics and not log.end_offset
+        if log.topic_id == ZERO_TOPIC_ID and not log.end_offset
     }
     folders = [name for name in folders if name in wanted or name not in nameless]
     if folders != wanted:

@@ -9,17 +9,9 @@ from typing import Any
 
 from ottla.errors import OttlaError
 
-OPERATIONS = (
-    "create",
-    "expand",
-    "alter",
-    "delete",
-    "recreate",
-    "plant",
-    "uproot",
-    "reassign",
-    "elect",
-)
+# What a workload does unless its weights say otherwise.
+LIFECYCLE = ("create", "expand", "alter", "delete", "recreate", "plant", "uproot")
+OPERATIONS = (*LIFECYCLE, "reassign", "elect")
 FAULTS = (
     "crash",
     "crash_controller",
@@ -46,7 +38,7 @@ class WorkloadPlan:
     topics: int = 3
     operations: int = 10
     pause_ms: tuple[float, float] = (20.0, 3_000.0)
-    weights: dict[str, float] = field(default_factory=lambda: dict.fromkeys(OPERATIONS, 1.0))
+    weights: dict[str, float] = field(default_factory=lambda: dict.fromkeys(LIFECYCLE, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
