@@ -201,3 +201,17 @@ async def test_a_new_partition_need_not_wait_for_the_request_under_way(
     log = follower.manager.log(TopicPartition("t", 2))
     assert log is not None and log.end_offset == 2
     assert (await leader.produce(acks=-1)).error is ErrorCode.NONE
+
+
+async def test_two_followers_come_back_one_after_the_other_without_traffic(
+    brokers: MakeBrokers,
+) -> None:
+    members = await brokers(3)
+    lead(members, 0, 1, isr=[0])
+    await until(lambda: bool(members[0].isr.changes))
+    await asyncio.sleep(0.15)  # both rest at the end, one change is under way
+    assert len(members[0].isr.accept()) == 2
+    await until(lambda: bool(members[0].isr.changes))
+    assert set(members[0].isr.accept()) == {0, 1, 2}
+    session_of = members[0].partition.watchers
+    await until(lambda: all(entry not in entry.session.dirty for entry in session_of))
