@@ -328,6 +328,9 @@ async def test_offsets_of_a_transaction(wire: Wire) -> None:
             break
         await asyncio.sleep(0.02)
     assert codes == [0, 3]
+    commit.producer_id = -1
+    answer = await wire.send(commit, 3)
+    assert [each.error_code for each in answer.topics[0].partitions] == [-1, -1]
     wanted = m.OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])
     fetch = m.OffsetFetchRequest(group_id="g", topics=[wanted], require_stable=True)
     (part,) = (await wire.send(fetch, 7)).topics[0].partitions

@@ -39,6 +39,9 @@ async def handle(
     if not allowed(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     require_group(ctx, Operation.READ, request.group_id)
+    if request.producer_id < 0 or request.producer_epoch < 0:
+        # They would be pending for ever; Kafka's log refuses to build such a batch.
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "offsets of a transaction have a producer")
     refused = refused_names(
         ctx, Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
