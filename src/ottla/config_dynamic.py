@@ -107,6 +107,15 @@ def needs_restart(current: BrokerConfig, entries: Mapping[str, str]) -> list[str
     ]
 
 
+def without_restart(
+    current: BrokerConfig, entries: Mapping[str, str], waiting: Iterable[str]
+) -> dict[str, str]:
+    """A broker's entries with the `waiting` ones as the broker runs with them."""
+    kept = {name: text for name, text in entries.items() if name not in set(waiting)}
+    running = current.dynamic_broker
+    return kept | {name: running[name] for name in waiting if name in running}
+
+
 def _check_step(old: int, new: int, reasons: tuple[str, str, str]) -> None:
     reason = None
     if new <= 0:

@@ -30,6 +30,7 @@ from ottla.config_dynamic import (
     is_password,
     needs_restart,
     sound_entries,
+    without_restart,
 )
 from ottla.configdef import ConfigError
 from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigZnode
@@ -61,25 +62,21 @@ class LiveConfig:
     def take(self, entity: str, entries: Mapping[str, str]) -> None:
         """Takes over what the store has now, for all brokers or for this one."""
         old = self.current
-        if entity == DEFAULT_ENTITY:
-            new = old.with_dynamic(entries, old.dynamic_broker)
+        per_broker = entity != DEFAULT_ENTITY
+        sound = sound_entries(entries, per_broker=per_broker)
+        if per_broker:
+            # A tool that writes znodes itself may have set what only a start takes over.
+            waiting = needs_restart(old, sound)
+            for name in waiting:
+                log.warning("%s is taken over when the broker is started again", name)
+            new = old.with_dynamic(old.dynamic_default, without_restart(old, sound, waiting))
         else:
-            new = old.with_dynamic(old.dynamic_default, self._without_restart(entries))
+            new = old.with_dynamic(sound, old.dynamic_broker)
         if new.dynamic_default == old.dynamic_default and new.dynamic_broker == old.dynamic_broker:
             return
         log.info("configs of %s are now %s", entity, _shown(entries))
         self.current = new
         self._on_change(old, new)
-
-    def _without_restart(self, entries: Mapping[str, str]) -> dict[str, str]:
-        """A tool that writes znodes itself may have set what only a start takes over."""
-        kept = dict(entries)
-        for name in needs_restart(self.current, entries):
-            log.warning("%s is taken over when the broker is started again", name)
-            kept.pop(name, None)
-            if name in self.current.dynamic_broker:
-                kept[name] = self.current.dynamic_broker[name]
-        return kept
 
 
 def _shown(entries: Mapping[str, str]) -> dict[str, str]:
@@ -96,7 +93,8 @@ async def replace_broker_config(
     """AlterConfigs for a broker (its id) or all of them (""): what is not named is gone."""
     given = check_entries(entries)
     entity = _entity(services, name)
-    await _store(services, name, entity, given, given, validate_only=validate_only)
+    stored = await read_broker_config(services.store, entity)
+    await _alter(services, name, entity, stored, given, validate_only=validate_only)
 
 
 async def change_broker_config(
@@ -110,8 +108,7 @@ async def change_broker_config(
     # Kafka's encoded passwords cannot be read here, but neither are they thrown away.
     kept = sound | {key: text for key, text in stored.items() if is_password(key)}
     changed = apply_changes(kept, changes, _list_definition)
-    given = {key: text for key, text in changed.items() if key in sound or stored.get(key) != text}
-    await _store(services, name, entity, changed, given, validate_only=validate_only)
+    await _alter(services, name, entity, stored, changed, validate_only=validate_only)
 
 
 async def read_broker_config(store: MetadataStore, entity: str) -> dict[str, str]:
@@ -139,18 +136,18 @@ def _list_definition(name: str) -> ConfigDef:
     return definition
 
 
-async def _store(
+async def _alter(
     services: BrokerServices,
     name: str,
     entity: str,
+    stored: Mapping[str, str],
     entries: Mapping[str, str],
-    given: Mapping[str, str],
     *,
     validate_only: bool,
 ) -> None:
-    """Writes `entries` where those of them that are `given`, and not just kept, hold."""
+    """Writes `entries` in the place of those `stored`, where they hold."""
     try:
-        _check(services.config, given, per_broker=entity != DEFAULT_ENTITY)
+        _check(services.config, stored, entries, per_broker=entity != DEFAULT_ENTITY)
     except ConfigError as error:
         # `require` of Scala puts its own words before the reason.
         prefix = "requirement failed: " if isinstance(error, RequirementFailed) else ""
@@ -164,18 +161,34 @@ async def _store(
     await leave_note(services.store, f"{ConfigZnode.BROKERS}/{entity}")
 
 
-def _check(config: BrokerConfig, given: Mapping[str, str], *, per_broker: bool) -> None:
+def _check(
+    config: BrokerConfig,
+    stored: Mapping[str, str],
+    entries: Mapping[str, str],
+    *,
+    per_broker: bool,
+) -> None:
+    # Passwords and listeners that were in the store before were not put there by this request.
+    kept_passwords = {key for key in entries if is_password(key) and _is_same(key, stored, entries)}
+    given = {key: text for key, text in entries.items() if key not in kept_passwords}
     check_dynamic(given, per_broker=per_broker)
     if per_broker:
-        proposed = config.proposed(config.dynamic_default, given)
+        waiting = [k for k in needs_restart(config, given) if _is_same(k, stored, given)]
+        proposed = config.proposed(config.dynamic_default, without_restart(config, given, waiting))
     else:
         proposed = config.proposed(given, config.dynamic_broker)
+    _refuse_passwords(config, [key for key in given if is_password(key)])
     check_change(config, proposed)
-    passwords = [name for name in given if is_password(name)]
-    if passwords and config.optional_text("password.encoder.secret") is None:
+
+
+def _is_same(name: str, stored: Mapping[str, str], entries: Mapping[str, str]) -> bool:
+    return stored.get(name) == entries.get(name)
+
+
+def _refuse_passwords(config: BrokerConfig, names: Sequence[str]) -> None:
+    if names and config.optional_text("password.encoder.secret") is None:
         raise ConfigError("Password encoder secret not configured")
-    if passwords:
+    if names:
         raise ConfigError(
-            f"this broker keeps no passwords in the store: set {passwords[0]} in its properties "
-            "file"
+            f"this broker keeps no passwords in the store: set {names[0]} in its properties file"
         )
