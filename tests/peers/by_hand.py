@@ -51,6 +51,9 @@ class Hand:
     def create(self, path: str, value: Any) -> None:
         self._zookeeper.create(path, json.dumps(value).encode(), makepath=True)
 
+    def create_raw(self, path: str, data: bytes) -> None:
+        self._zookeeper.create(path, data)
+
     def delete(self, path: str) -> None:
         self._zookeeper.delete(path)
 
@@ -273,4 +276,18 @@ def other_replicas(hand: Hand, name: str) -> Iterator[Any]:
 def a_partition_added_by_hand(hand: Hand, name: str) -> Iterator[Any]:
     yield hand.create_topic(name, {0: [1]})
     hand.edit(f"/brokers/topics/{name}", partitions={"0": [1], "1": [2, 0]})
+    yield hand.settled(name)
+
+
+def no_replicas(hand: Hand, name: str) -> Iterator[Any]:
+    hand.write_topic(name, {0: [0], 1: []})
+    yield hand.settled(name)
+    hand.fail_over()
+    yield hand.settled(name)
+
+
+def garbage(hand: Hand, name: str) -> Iterator[Any]:
+    hand.create_raw(f"/brokers/topics/{name}", b"{nonsense")
+    yield hand.settled(name)
+    hand.delete(f"/brokers/topics/{name}")
     yield hand.settled(name)

@@ -1,6 +1,6 @@
 """Topics made and bent by hand in ZooKeeper (seeds 001 and 003): Kafka 2.8.2 and Ottla agree.
 
-Where 2.8.2 does otherwise than a seed says, docs/adr/0015-hand-made-topics.md has the difference.
+Where 2.8.2 does otherwise than a seed says, the ADRs 15 (docs/adr/0015-*.md) say so.
 """
 
 import json
@@ -133,3 +133,23 @@ def test_other_replicas_count_from_the_next_controller_on(same):
 def test_a_partition_added_by_hand(same):
     _, added = same(by_hand.a_partition_added_by_hand)
     assert (added.state(1), added.brokers_with_log(1)) == ((2, [2, 0]), [0, 2])
+
+
+def test_a_partition_without_replicas(same):
+    made, after = same(by_hand.no_replicas)
+    for moment in (made, after):
+        assert (moment.led_by(0), moment.state(1), moment.brokers_with_log(1)) == (0, None, [])
+
+
+def test_garbage_is_overwritten_by_kafka_and_left_alone_by_ottla(apache_cluster, ottla):
+    """The one case where Ottla does otherwise (docs/adr/0015-garbage-in-a-topic-node.md)."""
+    theirs, ours = (
+        moments(cluster, by_hand.garbage, "garbage") for cluster in (apache_cluster, ottla)
+    )
+    path = "/brokers/topics/garbage"
+    assert json.loads(theirs[0].nodes[path][0])["partitions"] == {}
+    assert ours[0].nodes[path][0] == "{nonsense"
+    for written, removed in (theirs, ours):
+        assert written.described == dict.fromkeys(by_hand.BROKERS, (3, {}))
+        assert written.folders == dict.fromkeys(by_hand.BROKERS, [])
+        assert removed.nodes == {}

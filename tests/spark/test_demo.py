@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.testing.peers import peers_required
 from ottla.testing.spark import missing_reason
 
 DEMO = Path(__file__).parents[2] / "tools" / "demo.py"
@@ -35,8 +36,12 @@ def run_demo(tmp_path, **environment):
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(missing_reason() is not None, reason=str(missing_reason()))
 def test_the_demo_with_spark(tmp_path):
+    reason = missing_reason()
+    if reason is not None and peers_required():
+        pytest.fail(reason)
+    if reason is not None:
+        pytest.skip(reason)
     output = run_demo(tmp_path)
     assert output.count('spark.read.format("kafka"): count and checksum equal') == 2
 

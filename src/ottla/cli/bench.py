@@ -1,4 +1,4 @@
-"""`ottla bench`: how fast the codec, the log store and a start are on this machine."""
+"""`ottla bench`: how fast the codec, the log store, a start and topics are on this machine."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import importlib
 
 import click
 
-SUBJECTS = ("codec", "store", "start")
+SUBJECTS = ("codec", "store", "start", "topics")
 
 
-@click.command("bench", help="Measure the codec, the log store or a start on this machine.")
+@click.command("bench", help="Measure the codec, the log store, a start or topics on this machine.")
 @click.argument("subject", type=click.Choice(SUBJECTS))
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context

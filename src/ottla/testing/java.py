@@ -124,13 +124,15 @@ class JavaServer:
                 raise PeerFailed(f"{self.title} did not start: {words}")
             time.sleep(POLL_S)
 
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+    def stop(
+        self, how: signal.Signals = signal.SIGTERM, *, timeout_s: float = STOP_TIMEOUT_S
+    ) -> None:
         process, self._process = self._process, None
         if process is None:
             return
         process.send_signal(how)
         try:
-            process.wait(STOP_TIMEOUT_S)
+            process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -267,6 +269,101 @@ class ApacheKafka:
         command = [*java_command(self._name, "kafka.Kafka", SERVER_FLAGS), str(config)]
         log = self._folder / f"broker-{broker_id}.log"
         return JavaServer(f"Apache Kafka broker {broker_id}", command, port, log)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class KraftKafka:
+    """One node of Apache Kafka 4, broker and controller in one process, without ZooKeeper."""
+
+    def __init__(
+        self,
+        *,
+        name: str = "kafka-4.1",
+        heap: str = "1g",
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        self._name = name
+        self._heap = heap
+        self._overrides = dict(overrides or {})
+        self._server: JavaServer | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self._running.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    @property
+    def _running(self) -> JavaServer:
+        if self._server is None:
+            raise PeerFailed("Apache Kafka was not started")
+        return self._server
+
+    def start(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="ottla-kraft-"))
+        try:
+            self._server = self._prepare()
+            self._server.start()
+            self._server.await_ready(lambda port: brokers_known(port) == 1)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop(signal.SIGKILL)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def shut_down(self) -> None:
+        """A clean stop; what was written stays."""
+        self._running.stop(timeout_s=START_TIMEOUT_S)
+
+    def start_again(self) -> None:
+        """Returns when the broker answers."""
+        self._running.start()
+        self._running.await_ready(lambda port: brokers_known(port) == 1)
+
+    def _prepare(self) -> JavaServer:
+        port, controller_port = free_port(), free_port()
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "0",
+            "controller.quorum.voters": f"0@{HOST}:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self._folder / "data"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+        }
+        config = _write_properties(
+            self._folder / "server.properties", {**settings, **self._overrides}
+        )
+        made = run_tool(
+            *(self._name, "kafka.tools.StorageTool", "format"),
+            *("--cluster-id", "MkU3OEVBNTcwNTJENDM2Qk", "--config", str(config)),
+        )
+        if made.returncode != 0:
+            raise PeerFailed(f"Apache Kafka's folder was not made: {made.stderr[-1000:]}")
+        flags = [flag for flag in SERVER_FLAGS if not flag.startswith("-Xmx")]
+        flags.append(f"-Xmx{self._heap}")
+        command = [*java_command(self._name, "kafka.Kafka", flags), str(config)]
+        return JavaServer("Apache Kafka", command, port, self._folder / "log")
 
     def __enter__(self) -> Self:
         return self.start()

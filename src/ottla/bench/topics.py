@@ -1,0 +1,328 @@
+"""`ottla bench topics`: topics made, kept over a restart and deleted, beside Apache Kafka.
+
+All sides run on this machine in the same run and are asked by the same client. A topic counts as
+made when a produce to every partition of it succeeded. `OTTLA_BENCH_SCALE=0.1` makes everything
+ten times smaller, for a look; goals are only judged at full size.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from ottla.bench.table import Row, exit_code, print_rows
+from ottla.bench.topic_sides import (
+    KraftSide,
+    OttlaSide,
+    RestartableSide,
+    Side,
+    Work,
+    ZooKeeperModeSide,
+)
+from ottla.errors import OttlaError
+from ottla.testing.cluster import ProcessCluster
+from ottla.testing.java import ApacheKafka, ApacheZooKeeper, missing_reason
+
+T = TypeVar("T")
+SCALE = float(os.environ.get("OTTLA_BENCH_SCALE", "1"))
+SINGLE_ROUNDS = 15
+SINGLE_PARTITIONS = 4
+BULK_TOPICS, BULK_PARTITIONS, WARM_ROUNDS = 200, 10, 3
+MANY_TOPICS, MANY_PARTITIONS = 5_000, 4
+FAILOVER_TOPICS, FAILOVER_PARTITIONS = 2_000, 10
+# 2.8.2 makes about 90 partitions a second: more would take the peer minutes.
+FAILOVER_TOPICS_OF_PEER = 100
+# Apache Kafka holds a descriptor per partition, and some for itself.
+SPARE_DESCRIPTORS = 2_000
+# The goals. They are never edited to fit a result.
+SINGLE_GOAL = 0.25  # of Kafka 4.1's median
+BULK_GOAL = 2.0  # times Kafka 4.1's cold rate
+RESTART_GOAL_S = 5.0
+FLAT_GOAL = 1.5  # the last tenth of the topics costs at most this many times the first
+FAILOVER_GOAL_S = 3.0
+FAILOVER_TIMEOUT_S = 120.0
+
+
+class Small(NamedTuple):
+    """What one side took for single topics and for topics in bulk."""
+
+    single_ms: float
+    cold_rate: float
+    warm_rate: float
+    cold_answer_rate: float
+    warm_answer_rate: float
+
+
+class Many(NamedTuple):
+    """What one side took for many topics on one broker."""
+
+    topics: int
+    create_s: float
+    growth: float  # cost of the last tenth over that of the first
+    restart_s: float
+    delete_s: float
+    memory_kb: float
+    descriptors: float
+
+
+def main(output: str = "text") -> int:
+    rows = run()
+    title = "Topics, peers: Apache Kafka 4.1 (KRaft) and 2.8.2 (ZooKeeper 3.8)"
+    print_rows(rows, output, title if SCALE == 1 else f"{title}, at {SCALE:g} of the size")
+    return exit_code(rows) if SCALE == 1 else 0
+
+
+def run() -> list[Row]:
+    with_new, with_old = _is_there("kafka-4.1"), _is_there("kafka-2.8.2", "zookeeper-3.8")
+    ours = _small(OttlaSide())
+    new = _tried(lambda: _small(KraftSide())) if with_new else None
+    old = _tried(lambda: _small(ZooKeeperModeSide())) if with_old else None
+    rows = _small_rows(ours, new, old)
+    many = _many(OttlaSide(), scaled(MANY_TOPICS))
+    many_new = _tried(lambda: _many(KraftSide(), _topics_of_peer())) if with_new else None
+    rows += _many_rows(many, many_new)
+    failover_old = _tried(_failover_of_kafka) if with_old else None
+    rows.append(_failover_row(_failover_of_ottla(), failover_old))
+    return rows
+
+
+def scaled(count: int) -> int:
+    return max(10, round(count * SCALE))
+
+
+def _is_there(*names: str) -> bool:
+    reason = missing_reason(*names)
+    if reason is not None:
+        print(f"without {names[0]}: {reason}", file=sys.stderr)
+    return reason is None
+
+
+def _tried(measure: Callable[[], T]) -> T | None:
+    """A peer that gives up leaves its column empty; our own failure ends the run."""
+    try:
+        return measure()
+    except OttlaError as error:
+        print(f"a peer gave up: {error}", file=sys.stderr)
+        return None
+
+
+def _topics_of_peer() -> int:
+    """As many as Apache Kafka has descriptors for on this machine."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        return scaled(MANY_TOPICS)
+    return min(scaled(MANY_TOPICS), (hard - SPARE_DESCRIPTORS) // MANY_PARTITIONS)
+
+
+def _names(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}-{number:05d}" for number in range(count)]
+
+
+def _small(side: Side) -> Small:
+    with side, Work(side.bootstrap_servers) as work:
+        # Bulk first: a cold broker is one that has made nothing yet.
+        count = scaled(BULK_TOPICS)
+        bulk = []
+        for round_number in range(1 + WARM_ROUNDS):
+            names = _names(f"bulk-{round_number}", count)
+            bulk.append(work.create(names, BULK_PARTITIONS))
+            work.delete(names)
+        singles = [
+            work.create([name], SINGLE_PARTITIONS).ready_s
+            for name in _names("single", SINGLE_ROUNDS)
+        ]
+    made = count * BULK_PARTITIONS
+    return Small(
+        single_ms=1000 * statistics.median(singles),
+        cold_rate=made / bulk[0].ready_s,
+        warm_rate=made / min(taken.ready_s for taken in bulk[1:]),
+        cold_answer_rate=made / bulk[0].answered_s,
+        warm_answer_rate=made / min(taken.answered_s for taken in bulk[1:]),
+    )
+
+
+def _small_rows(ours: Small, new: Small | None, old: Small | None) -> list[Row]:
+    single = f"one topic of {SINGLE_PARTITIONS} partitions, created and ready (median)"
+    bulk = f"{scaled(BULK_TOPICS)} topics x {BULK_PARTITIONS} in bulk"
+    rows = [
+        Row(
+            single,
+            ours.single_ms,
+            new.single_ms if new else None,
+            "ms",
+            f"≤ 1/{1 / SINGLE_GOAL:.0f} of 4.1",
+            ours.single_ms <= SINGLE_GOAL * new.single_ms if new else None,
+        ),
+        Row(
+            f"{bulk}, cold",
+            ours.cold_rate,
+            new.cold_rate if new else None,
+            "partitions/s",
+            f"≥ {BULK_GOAL:.0f}x 4.1",
+            ours.cold_rate >= BULK_GOAL * new.cold_rate if new else None,
+            higher_is_better=True,
+        ),
+        Row(
+            f"{bulk}, warm",
+            ours.warm_rate,
+            new.warm_rate if new else None,
+            "partitions/s",
+            higher_is_better=True,
+        ),
+    ]
+    rate = "partitions/s"
+    rows += [
+        Row(
+            f"  until CreateTopics is answered, {kind}",
+            mine,
+            theirs,
+            rate,
+            higher_is_better=True,
+        )
+        for kind, mine, theirs in (
+            ("cold", ours.cold_answer_rate, new.cold_answer_rate if new else None),
+            ("warm", ours.warm_answer_rate, new.warm_answer_rate if new else None),
+        )
+    ]
+    if old is not None:
+        rows += [
+            Row("  the same beside 2.8.2: one topic", ours.single_ms, old.single_ms, "ms"),
+            Row("  cold", ours.cold_rate, old.cold_rate, rate, higher_is_better=True),
+            Row("  warm", ours.warm_rate, old.warm_rate, rate, higher_is_better=True),
+        ]
+    return rows
+
+
+def _many(side: RestartableSide, count: int) -> Many:
+    names = _names("many", count)
+    tenth = max(1, count // 10)
+    with side:
+        before = side.resources()
+        with Work(side.bootstrap_servers) as work:
+            taken = [
+                work.create(names[start : start + tenth], MANY_PARTITIONS).ready_s
+                for start in range(0, count, tenth)
+            ]
+        after = side.resources()
+        side.stop_broker()
+        began = time.perf_counter()
+        side.start_broker()
+        with Work(side.bootstrap_servers) as work:
+            work.await_ready(names, MANY_PARTITIONS)
+            restart_s = time.perf_counter() - began
+            delete_s = work.delete(names)
+    partitions = count * MANY_PARTITIONS
+    # The first tenth pays for what a fresh process still has to load: the second one counts.
+    growth = taken[count // tenth - 1] / taken[min(1, len(taken) - 1)]
+    return Many(
+        topics=count,
+        create_s=sum(taken),
+        growth=growth,
+        restart_s=restart_s,
+        delete_s=delete_s,
+        memory_kb=(after.memory_mb - before.memory_mb) * 1000 / partitions,
+        descriptors=(after.descriptors - before.descriptors) / partitions,
+    )
+
+
+def _many_rows(ours: Many, new: Many | None) -> list[Row]:
+    what = f"{ours.topics:,} topics x {MANY_PARTITIONS} on one broker"
+    if new is not None and new.topics != ours.topics:
+        what += f" (4.1: {new.topics:,})"
+
+    def each(total_s: float, many: Many) -> float:
+        return 1000 * total_s / many.topics
+
+    return [
+        Row(
+            f"{what}: create, per topic",
+            each(ours.create_s, ours),
+            each(new.create_s, new) if new else None,
+            "ms",
+        ),
+        Row(
+            "  the last tenth's cost over that of the second",
+            ours.growth,
+            new.growth if new else None,
+            "x",
+            f"≤ {FLAT_GOAL:g}x",
+            ours.growth <= FLAT_GOAL,
+        ),
+        Row(
+            "  restart until every partition takes a record",
+            ours.restart_s,
+            new.restart_s if new else None,
+            "s",
+            f"under {RESTART_GOAL_S:.0f} s",
+            ours.restart_s < RESTART_GOAL_S,
+        ),
+        Row(
+            "  delete, per topic",
+            each(ours.delete_s, ours),
+            each(new.delete_s, new) if new else None,
+            "ms",
+        ),
+        Row("  memory per empty partition", ours.memory_kb, new.memory_kb if new else None, "kB"),
+        Row(
+            "  descriptors per partition",
+            ours.descriptors,
+            new.descriptors if new else None,
+            "",
+        ),
+    ]
+
+
+def _failover_of_ottla() -> float:
+    with ProcessCluster(brokers=3) as cluster:
+        return _failover(cluster, scaled(FAILOVER_TOPICS))
+
+
+def _failover_of_kafka() -> float:
+    with ApacheZooKeeper() as zookeeper, ApacheKafka(zookeeper.address, brokers=3) as kafka:
+        return _failover(kafka, scaled(FAILOVER_TOPICS_OF_PEER))
+
+
+def _failover(cluster: ProcessCluster | ApacheKafka, topics: int) -> float:
+    """Seconds from the end of the dead controller's node to a topic that takes records."""
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import NoNodeError
+
+    with Work(cluster.bootstrap_servers) as work:
+        work.create(_names("held", topics), FAILOVER_PARTITIONS)
+    store = KazooClient(hosts=cluster.zookeeper, timeout=30.0)
+    store.start(timeout=30.0)
+    try:
+        dead = int(json.loads(store.get("/controller")[0])["brokerid"])
+        cluster.kill(dead)
+        for path in (f"/brokers/ids/{dead}", "/controller"):
+            try:
+                store.delete(path)
+            except NoNodeError:
+                pass  # its session was just over
+        began = time.perf_counter()
+        with Work(cluster.bootstrap_servers) as work:
+            work.create_when_possible("after", FAILOVER_PARTITIONS, FAILOVER_TIMEOUT_S)
+        return time.perf_counter() - began
+    finally:
+        store.stop()
+        store.close()
+
+
+def _failover_row(ours_s: float, old_s: float | None) -> Row:
+    partitions = scaled(FAILOVER_TOPICS) * FAILOVER_PARTITIONS
+    of_peer = scaled(FAILOVER_TOPICS_OF_PEER) * FAILOVER_PARTITIONS
+    return Row(
+        f"controller failover with {partitions:,} partitions (peer 2.8.2: {of_peer:,}), "
+        "from the end of /controller to a new topic that takes records",
+        ours_s,
+        old_s,
+        "s",
+        f"under {FAILOVER_GOAL_S:.0f} s",
+        ours_s < FAILOVER_GOAL_S,
+    )
