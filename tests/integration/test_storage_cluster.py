@@ -172,3 +172,48 @@ async def test_compaction_under_a_producer_keeps_the_last_value(pair: LocalClust
     values = await asyncio.to_thread(consume_all, pair.bootstrap, "t")
     assert len(values) < 1000
     assert values[-20:] == [b"%d" % number for number in range(2980, 3000)]
+
+
+async def set_broker_configs(cluster: LocalCluster, configs: dict[str, str | None]) -> None:
+    """On every broker itself; None takes a config back."""
+    request = m.IncrementalAlterConfigsRequest
+    for broker_id, node in cluster.nodes.items():
+        entries = [
+            request.AlterableConfig(
+                name=name, config_operation=1 if value is None else 0, value=value
+            )
+            for name, value in configs.items()
+        ]
+        resource = request.AlterConfigsResource(
+            resource_type=4, resource_name=str(broker_id), configs=entries
+        )
+        answer = await h.ask(node, request(resources=[resource]), 0)
+        assert answer.responses[0].error_code == 0, answer
+
+
+async def test_a_throttled_reassignment_waits_until_the_throttle_goes(pair: LocalCluster) -> None:
+    await h.create(
+        pair,
+        "t",
+        [0],
+        leader_replication_throttled_replicas="0:0",
+        follower_replication_throttled_replicas="0:1",
+    )
+    for first in range(0, 400_000, 100_000):
+        await h.produce(pair, "t", range(first, first + 100_000))
+    rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    await set_broker_configs(pair, dict.fromkeys(rates, "1000"))
+    quota = pair.nodes[1].services.replica_manager.follower_quota
+    await pair.until(lambda: quota.limit == 1000, "the rate is known")
+    assert await h.reassign(pair, "t", {0: [0, 1]}) == {0: 0}
+
+    def end() -> int:
+        log = pair.nodes[1].services.replica_manager.log(TP)
+        return 0 if log is None else log.end_offset
+
+    await pair.until(lambda: end() > 0, "the first bytes came")
+    await asyncio.sleep(1)
+    assert end() < 400_000 and h.isr(pair.nodes[0], "t") == {0}
+    await set_broker_configs(pair, dict.fromkeys(rates))
+    await pair.until_all_know("t", 1, 2)
+    assert end() == 400_000
