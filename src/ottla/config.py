@@ -42,6 +42,14 @@ _JITTER = ("log.roll.jitter.ms", "log.roll.jitter.hours")
 _FLUSH = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 _SYNONYMS = {name: group for group in (_RETENTION, _ROLL, _JITTER) for name in group}
 _SYNONYMS[_FLUSH[0]] = _FLUSH
+# DynamicBrokerConfig.ListenerMechanismConfigs: may have a mechanism before them too.
+_PER_MECHANISM = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
 
 _definitions: dict[str, ConfigDef] | None = None
 _all_definitions: dict[str, ConfigDef] | None = None
@@ -76,7 +84,9 @@ def base_name(name: str) -> str:
 def broker_synonyms(name: str) -> tuple[str, ...]:
     """The configs that can give a config its value, itself included."""
     base = base_name(name)
-    return (name, base) if base != name else _SYNONYMS.get(name, (name,))
+    if base == name:
+        return _SYNONYMS.get(name, (name,))
+    return name, next((config for config in _PER_MECHANISM if base.endswith(config)), base)
 
 
 class BrokerConfig:
@@ -323,7 +333,8 @@ class BrokerConfig:
         )
 
     def _describe(self, name: str) -> ConfigEntry:
-        definition = all_definitions().get(name)
+        exact = all_definitions().get(name)
+        definition = exact or _definition_behind(name)
         sensitive = definition is None or definition.is_sensitive
         synonyms = self.synonyms(name, is_sensitive=sensitive)
         return ConfigEntry(
@@ -332,7 +343,7 @@ class BrokerConfig:
             source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
             type=definition.type if definition else ConfigType.UNKNOWN,
             is_sensitive=sensitive,
-            read_only=definition is None or definition.mode is UpdateMode.READ_ONLY,
+            read_only=exact is None or exact.mode is UpdateMode.READ_ONLY,
             synonyms=synonyms,
             documentation=definition.documentation if definition else "",
         )
@@ -340,8 +351,18 @@ class BrokerConfig:
     def _shown(self, name: str) -> str | None:
         if name in self._values:
             return to_text(self._values[name])
-        # Nothing reads these, so they are not parsed either.
-        return self.static.get(name, _default_texts().get(name))
+        # Nothing reads these by this name, so they are not parsed either.
+        for level in (self.dynamic_broker, self.dynamic_default, self.static, _default_texts()):
+            if name in level:
+                return level[name]
+        return None
+
+
+def _definition_behind(name: str) -> ConfigDef | None:
+    """For names that are in no file (KafkaConfig.configType): rates, configs of a listener."""
+    from ottla.config_unused import dynamic_only_definitions
+
+    return dynamic_only_definitions().get(name) or all_definitions().get(broker_synonyms(name)[-1])
 
 
 _texts_of_defaults: dict[str, str] = {}

@@ -93,7 +93,7 @@ zookeeper.ssl.truststore.type Str null
 zookeeper.sync.time.ms I 2000
 """
 
-# DynamicConfig.Broker: only ever in the store. Kafka describes them as names without a type.
+# DynamicConfig.Broker: only ever in the store.
 _RATES = """
 leader.replication.throttled.rate L LMAX >=0
   Bytes per second that leaders may send to throttled replicas.

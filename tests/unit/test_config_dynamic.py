@@ -161,3 +161,13 @@ def test_configs_that_nothing_reads_are_described_as_kafka_does() -> None:
         None,
         True,
     )
+
+
+def test_configs_of_a_listener_have_the_type_of_their_base() -> None:
+    limit = "listener.name.plaintext.max.connections"
+    password = "listener.name.plaintext.plain.sasl.jaas.config"
+    given = BrokerConfig.from_properties(BASE | {limit: "5", password: "x"})
+    entries = {entry.name: entry for entry in given.describe()}
+    assert (entries[limit].value, entries[limit].read_only) == ("5", True)
+    assert [synonym.name for synonym in entries[limit].synonyms] == [limit, "max.connections"]
+    assert (entries[password].value, entries[password].is_sensitive) == (None, True)

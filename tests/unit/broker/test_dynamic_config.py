@@ -205,7 +205,7 @@ async def test_topics_get_new_defaults_under_their_own(broker_store: EmbeddedSto
 
 
 async def test_rates_are_described_as_kafka_does(broker_store: EmbeddedStore) -> None:
-    """A name without a type: no value is shown."""
+    """Read-only by KafkaConfig's list, though they can only be set at run time."""
     rate = "leader.replication.throttled.rate"
     config = CONFIG.proposed({"log.roll.ms": "5"}, {rate: "7"})
     request = m.DescribeConfigsRequest
@@ -224,7 +224,7 @@ async def test_rates_are_described_as_kafka_does(broker_store: EmbeddedStore) ->
         for result in answer.results
     ]
     assert shown == [
-        [(rate, None, 2, True, True)],
+        [(rate, "7", 2, True, False)],
         [("log.roll.ms", "5", 3, False, False)],
         [("log.roll.ms", "5", 3, False, False)],
     ]
