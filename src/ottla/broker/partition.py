@@ -400,10 +400,18 @@ class Partition:
             or answer.partition_epoch < self.partition_epoch
         ):
             return
-        self.isr = answer.isr
-        self.partition_epoch = answer.partition_epoch
+        self._take_isr(answer.isr, answer.partition_epoch)
+
+    def _take_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        has_lost = not set(self.isr) <= set(isr)
+        self.isr = isr
+        self.partition_epoch = partition_epoch
         self.in_flight_isr = None
         _state_changes.info("%s: ISR is now %s", self.tp, self.isr)
+        if has_lost:
+            # Whoever rests in its fetch session is looked at again: it may have caught up since.
+            for entry in tuple(self.watchers):
+                entry.moved()
         # A shrink may have been all that the high watermark waited for.
         self.raise_high_watermark(self._monotonic_ms())
 
@@ -416,14 +424,7 @@ class Partition:
             and told.zk_version > self.partition_epoch
         ):
             self._alter_isr.clear(self.tp)
-            self.in_flight_isr = None
-            self.isr = tuple(told.isr)
-            self.partition_epoch = told.zk_version
-            _state_changes.info("%s: ISR is %s by the controller's word", self.tp, self.isr)
-            # A follower that rests in its session is looked at again, it may have to come back in.
-            for entry in tuple(self.watchers):
-                entry.moved()
-            self.raise_high_watermark(self._monotonic_ms())
+            self._take_isr(tuple(told.isr), told.zk_version)
 
     # --- bounds -----------------------------------------------------------------------------
 
