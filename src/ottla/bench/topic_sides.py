@@ -29,6 +29,7 @@ T = TypeVar("T")
 REQUEST_TIMEOUT_MS = 120_000
 READY_TIMEOUT_S = 300.0
 RETRY_S = 0.005
+RETRY_SHARE = 0.05  # of the time that has passed: the most that a result can be too long
 # Kafka 4.1 refuses a request that would change more than this many records at once.
 TOPICS_PER_REQUEST = 250
 # DeleteTopics v6 names topics in another field.
@@ -242,18 +243,19 @@ class Work:
     async def _await_ready(self, names: Sequence[str], partitions: int) -> None:
         """Produces one record to every partition, again where it failed."""
         wanted = {(name, partition) for name in names for partition in range(partitions)}
-        deadline = time.perf_counter() + READY_TIMEOUT_S
+        began = time.perf_counter()
         while wanted:
             by_leader = await self._leaders(wanted)
             answers = await asyncio.gather(
                 *(self._produce(leader, some) for leader, some in by_leader.items())
             )
-            done = set().union(*answers)
-            wanted -= done
-            if wanted and not done:
-                if time.perf_counter() > deadline:
-                    raise OttlaError(f"{len(wanted)} partitions do not take records")
-                await asyncio.sleep(RETRY_S)
+            wanted.difference_update(*answers)
+            elapsed = time.perf_counter() - began
+            if elapsed > READY_TIMEOUT_S:
+                raise OttlaError(f"{len(wanted)} partitions do not take records")
+            if wanted:
+                # Asking must not keep the broker from its work.
+                await asyncio.sleep(max(RETRY_S, RETRY_SHARE * elapsed))
 
     async def _leaders(self, wanted: set[tuple[str, int]]) -> dict[int, list[tuple[str, int]]]:
         answer = await self._cluster.metadata(sorted({name for name, _ in wanted}))
