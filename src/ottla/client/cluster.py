@@ -165,6 +165,13 @@ class Channel:
         version = self.version_for(message, min_version=min_version, max_version=max_version)
         return await self._connection.send(message, version, timeout_ms=timeout_ms)
 
+    def send_without_answer(
+        self, message: Message, *, min_version: int = 0, max_version: int | None = None
+    ) -> None:
+        """For Produce with acks=0, the one request that is never answered."""
+        version = self.version_for(message, min_version=min_version, max_version=max_version)
+        self._connection.send_without_answer(message, version)
+
     def close(self) -> None:
         self._connection.close()
 
@@ -295,6 +302,15 @@ class Cluster:
             )
 
         return await self._retry_refreshing(attempt, timeout_ms, call)
+
+    async def channel_to(self, broker_id: int, *, timeout_ms: float) -> Channel:
+        """One attempt to reach a broker, for callers that look for another one themselves where
+        it cannot be reached; raises OSError."""
+        await self._find_nodes(timeout_ms, "metadata")
+        node = self._nodes.get(broker_id)
+        if node is None:
+            raise ConnectionError(f"broker {broker_id} is not available")
+        return await self._channel(node.address, timeout_ms)
 
     async def leader_of(
         self,

@@ -7,7 +7,7 @@ batches (transaction markers) are passed over. Works on Ottla and Apache Kafka.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.cluster import DEFAULT_TIMEOUT_MS, RETRY_PAUSE_MS, response_error
@@ -44,6 +44,8 @@ class FetchedRecord(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    is_append_time: bool = False
 
 
 async def list_offsets(
@@ -53,46 +55,84 @@ async def list_offsets(
     *,
     timeout_ms: float = DEFAULT_TIMEOUT_MS,
 ) -> dict[TopicPartition, int]:
-    """The offset of the first record at or after `timestamp`, or at EARLIEST or LATEST."""
-    request_class = m.ListOffsetsRequest
+    """The offset of the first record at or after `timestamp` (-1 where there is none), or at
+    EARLIEST or LATEST; raises the first error."""
     found = {}
-    for partition in partitions:
-        request = request_class(
-            replica_id=-1,
-            topics=[
-                request_class.ListOffsetsTopic(
-                    name=partition.topic,
-                    partitions=[
-                        request_class.ListOffsetsPartition(
-                            partition_index=partition.partition, timestamp=timestamp
-                        )
-                    ],
-                )
-            ],
-        )
-        answer = await _ask_leader(cluster, partition, request, timeout_ms)
-        found[partition] = answer.topics[0].partitions[0].offset
+    answers = await try_list_offsets(cluster, partitions, timestamp, timeout_ms=timeout_ms)
+    for partition, answer in answers.items():
+        if isinstance(answer, KafkaError):
+            raise answer
+        found[partition] = answer
     return found
 
 
-async def _ask_leader(
-    cluster: Cluster, partition: TopicPartition, request: Any, timeout_ms: float
-) -> Any:
-    """A ListOffsets of one partition, again at the new leader where the old one has moved."""
+async def try_list_offsets(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    timestamp: int,
+    *,
+    timeout_ms: float = DEFAULT_TIMEOUT_MS,
+) -> dict[TopicPartition, int | KafkaError]:
+    """As `list_offsets`, with one result per partition. One request per leader; partitions whose
+    leader has moved are asked for again."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
-    refresh = False
-    while True:
+    wanted = list(partitions)
+    found: dict[TopicPartition, int | KafkaError] = {}
+    pending = wanted
+    while pending:
         left_ms = max((deadline - loop.time()) * 1000, 1)
-        leader = await cluster.leader_of(partition, refresh=refresh, timeout_ms=left_ms)
-        answer = await cluster.send_to_broker(leader, request, timeout_ms=left_ms, min_version=1)
-        code = answer.topics[0].partitions[0].error_code
-        if not code:
-            return answer
-        if code not in _MOVED or loop.time() + RETRY_PAUSE_MS / 1000 > deadline:
-            raise response_error(code)
-        refresh = True
-        await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in pending:
+            try:
+                leader = await cluster.leader_of(
+                    partition, refresh=partition in found, timeout_ms=left_ms
+                )
+                by_leader.setdefault(leader, []).append(partition)
+            except KafkaError as error:
+                found[partition] = error
+        for leader, group in by_leader.items():
+            found |= await _list_offsets_of(cluster, leader, group, timestamp, left_ms)
+        pending = [p for group in by_leader.values() for p in group if _has_moved(found[p])]
+        if loop.time() + RETRY_PAUSE_MS / 1000 > deadline:
+            break
+        if pending:
+            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+    return {partition: found[partition] for partition in wanted}
+
+
+def _has_moved(answer: int | KafkaError) -> bool:
+    return isinstance(answer, KafkaError) and answer.code in _MOVED
+
+
+async def _list_offsets_of(
+    cluster: Cluster, leader: int, group: list[TopicPartition], timestamp: int, timeout_ms: float
+) -> dict[TopicPartition, int | KafkaError]:
+    request_class = m.ListOffsetsRequest
+    topics: dict[str, list[int]] = {}
+    for partition in group:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    request = request_class(
+        replica_id=-1,
+        topics=[
+            request_class.ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    request_class.ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in topics.items()
+        ],
+    )
+    answer = await cluster.send_to_broker(leader, request, timeout_ms=timeout_ms, min_version=1)
+    return {
+        TopicPartition(topic.name, p.partition_index): response_error(p.error_code)
+        if p.error_code
+        else p.offset
+        for topic in answer.topics
+        for p in topic.partitions
+    }
 
 
 class RecordReader:
@@ -109,6 +149,7 @@ class RecordReader:
         self.positions = dict(positions)
         self._timeout_ms = timeout_ms
         self._moved: set[TopicPartition] = set()
+        self._unreachable: dict[int, float] = {}
 
     async def poll(self, *, max_wait_ms: int = MAX_WAIT_MS) -> list[FetchedRecord]:
         """What one round of fetches brings; empty where nothing came within `max_wait_ms`."""
@@ -167,11 +208,27 @@ class RecordReader:
             ],
         )
         low, high = _FETCH_VERSIONS
-        return await self._cluster.send_to_broker(
-            leader, request, timeout_ms=self._timeout_ms, min_version=low, max_version=high
-        )
+        loop = asyncio.get_running_loop()
+        try:
+            channel = await self._cluster.channel_to(leader, timeout_ms=self._timeout_ms)
+            answer = await channel.send(
+                request, timeout_ms=self._timeout_ms, min_version=low, max_version=high
+            )
+        except OSError as error:
+            # The leader is gone: another one is looked for, as long as a call may take.
+            since = self._unreachable.setdefault(leader, loop.time())
+            if (loop.time() - since) * 1000 > self._timeout_ms:
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT, f"broker {leader} cannot be reached: {error}"
+                ) from error
+            self._moved.update(group)
+            return None
+        self._unreachable.pop(leader, None)
+        return answer
 
-    def _take(self, answer: m.FetchResponse) -> list[FetchedRecord]:
+    def _take(self, answer: m.FetchResponse | None) -> list[FetchedRecord]:
+        if answer is None:
+            return []
         if answer.error_code:
             raise response_error(answer.error_code)
         found = []
@@ -202,7 +259,15 @@ class RecordReader:
         for header, batch in records.iter_batches(data):
             if not header.is_control:
                 found += [
-                    FetchedRecord(partition, r.offset, r.timestamp, r.key, r.value)
+                    FetchedRecord(
+                        partition,
+                        r.offset,
+                        r.timestamp,
+                        r.key,
+                        r.value,
+                        r.headers,
+                        header.is_log_append_time,
+                    )
                     for r in records.iter_records(batch)
                     # The first batch may begin before the position.
                     if r.offset >= self.positions[partition]

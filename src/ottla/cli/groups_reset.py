@@ -1,0 +1,146 @@
+"""Which offsets `ottla groups --reset-offsets` sets: the scenarios of KIP-122."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.cli.options import read_text_file
+from ottla.errors import OttlaError
+from ottla.types import TopicPartition
+
+
+class ResetFailed(OttlaError):
+    """A reset that cannot be planned, with Kafka's text."""
+
+
+class Scenario(Enum):
+    """In the order in which Kafka's tool looks for two of them at once."""
+
+    TO_OFFSET = "to-offset"
+    TO_DATETIME = "to-datetime"
+    BY_DURATION = "by-duration"
+    TO_EARLIEST = "to-earliest"
+    TO_LATEST = "to-latest"
+    TO_CURRENT = "to-current"
+    SHIFT_BY = "shift-by"
+    FROM_FILE = "from-file"
+
+
+class Reset(NamedTuple):
+    scenario: Scenario
+    number: int = 0
+    timestamp_ms: int = 0
+    file: Path | None = None
+
+
+class Range(NamedTuple):
+    """The offsets that a log holds."""
+
+    start: int
+    end: int
+
+
+def parse_topics(topics: Iterable[str]) -> tuple[list[TopicPartition], list[str]]:
+    """`topic:0,1` names partitions, `topic` all that it has: the former, and the names of the
+    latter. What follows a second colon is passed over, as Kafka 2.8 does."""
+    partitions, whole = [], []
+    for item in topics:
+        name, *rest = item.split(":")
+        if not rest:
+            whole.append(name)
+            continue
+        for index in rest[0].split(","):
+            if not re.fullmatch(r"\d{1,9}", index):
+                raise ResetFailed(f'For input string: "{index}"')
+            partitions.append(TopicPartition(name, int(index)))
+    return partitions, whole
+
+
+def parse_datetime(text: str) -> int:
+    """ISO 8601 to milliseconds since the epoch; without a zone it is UTC (Utils.getDateTime)."""
+    if "T" not in text:
+        raise ResetFailed(
+            "Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
+        )
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ResetFailed(f'Unparseable date: "{text}"') from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+_DURATION = re.compile(
+    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?\d{1,9})D)?"
+    r"(?P<time>T(?:(?P<hours>[-+]?\d{1,9})H)?(?:(?P<minutes>[-+]?\d{1,9})M)?"
+    r"(?:(?P<seconds>[-+]?\d{1,9}(?:\.\d{0,9})?)S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def parse_duration(text: str) -> int:
+    """`P1DT2H3M4.5S` in milliseconds, as java.time.Duration.parse."""
+    match = _DURATION.fullmatch(text)
+    names = ("days", "hours", "minutes", "seconds")
+    if match is None or match["time"] in ("T", "t") or not any(match[name] for name in names):
+        raise ResetFailed("Text cannot be parsed to a Duration")
+    length = timedelta(**{name: float(match[name] or 0) for name in names})
+    return (-length if match["sign"] == "-" else length) // timedelta(milliseconds=1)
+
+
+def read_plan(path: Path, group_ids: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+    """Lines `topic,partition,offset` for one group, with the group in front for several."""
+    columns = 4 if len(group_ids) > 1 else 3
+    plans: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in group_ids}
+    for number, line in enumerate(read_text_file(path).splitlines(), start=1):
+        cells = [cell.strip() for cell in line.split(",")]
+        if not line.strip():
+            continue
+        try:
+            *group, topic, index, offset = cells
+            if len(cells) != columns:
+                raise ValueError
+            plan = plans.setdefault(group[0] if group else group_ids[0], {})
+            plan[TopicPartition(topic, int(index))] = int(offset)
+        except ValueError:
+            raise ResetFailed(
+                f"{path}, line {number}: expected {columns} values separated by commas"
+            ) from None
+    return {group_id: plans[group_id] for group_id in group_ids}
+
+
+def shifted(
+    partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, int], by: int
+) -> dict[TopicPartition, int]:
+    wanted = {}
+    for partition in partitions:
+        if partition not in committed:
+            raise ResetFailed(
+                f"Cannot shift offset for partition {partition} since there is no current "
+                "committed offset"
+            )
+        wanted[partition] = committed[partition] + by
+    return wanted
+
+
+def within(
+    wanted: Mapping[TopicPartition, int], ranges: Mapping[TopicPartition, Range]
+) -> tuple[dict[TopicPartition, int], list[str]]:
+    """The offsets moved into what each log holds, and a warning for each that was moved."""
+    plan, warnings = {}, []
+    for partition, offset in wanted.items():
+        start, end = ranges[partition]
+        plan[partition] = min(max(offset, start), end)
+        if offset != plan[partition]:
+            than = "higher than latest" if offset > end else "lower than earliest"
+            warnings.append(
+                f"New offset ({offset}) is {than} offset for topic partition {partition}. "
+                f"Value will be set to {plan[partition]}"
+            )
+    return plan, warnings
