@@ -110,8 +110,7 @@ async def until_true(
 
 
 async def exists(cluster: LocalCluster, path: str) -> bool:
-    node = next(iter(cluster.nodes.values()))
-    return await node.services.store.exists(path) is not None
+    return await cluster.controller.services.store.exists(path) is not None
 
 
 async def until_controller_known(cluster: LocalCluster) -> None:
