@@ -1,0 +1,139 @@
+"""Changes of broker configs: the same steps on Apache Kafka 2.8.2 and on Ottla, the same codes,
+texts, znodes and descriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from broker_config_script import (
+    KAFKA_FAILS,
+    KRAFT_NAMES,
+    OWN_NAMES,
+    PLACES,
+    STEPS,
+    Entry,
+    Refusal,
+    alter,
+    describe,
+    stored,
+)
+from cli_java_tools import SETTLE_S, Answer, JavaTools
+from conftest import need_jars
+from java_tools import eventually
+
+from ottla.testing.cluster import ProcessCluster
+from ottla.testing.java import ApacheKafka, ApacheZooKeeper
+
+pytestmark = pytest.mark.peers
+
+
+class Side(NamedTuple):
+    """One of the two clusters, each of one broker."""
+
+    bootstrap: str
+    store: str
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+
+@pytest.fixture(scope="module")
+def kafka(apache_zookeeper: ApacheZooKeeper) -> Iterator[Side]:
+    need_jars("kafka-2.8.2")
+    with ApacheKafka(f"{apache_zookeeper.address}/configs", brokers=1) as kafka:
+        yield Side(kafka.bootstrap_servers, kafka.zookeeper)
+
+
+@pytest.fixture(scope="module")
+def ottla() -> Iterator[Side]:
+    with ProcessCluster(brokers=1) as cluster:
+        yield Side(cluster.bootstrap_servers, cluster.zookeeper)
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaTools]:
+    need_jars("kafka-2.8.2")
+    with JavaTools() as tools:
+        yield tools
+
+
+def names_printed(java: JavaTools, side: Side) -> list[str]:
+    everything = ["--describe", "--broker", "0", "--all"]
+    answer = java.ask("configs", "--bootstrap-server", side.bootstrap, *everything)
+    assert answer.code == 0
+    names = [line.strip().partition("=")[0] for line in answer.lines[1:]]
+    return [name for name in names if name not in OWN_NAMES]
+
+
+def test_everything_in_kafkas_order(java: JavaTools, kafka: Side, ottla: Side) -> None:
+    """First of all: once a config was changed, Kafka also shows some that are not for users."""
+    assert names_printed(java, ottla) == names_printed(java, kafka)
+
+
+TOOL_STEPS = [
+    "--alter --broker 0 --add-config log.retention.ms=77",
+    "--describe --broker 0",
+    "--alter --entity-type brokers --entity-default --add-config log.segment.bytes=5000",
+    "--describe --entity-type brokers --entity-default",
+    "--describe --broker 0",
+    "--alter --broker 0 --add-config leader.replication.throttled.rate=5",
+    "--describe --broker 0",
+    "--alter --broker 0 --add-config broker.id=5",
+    "--alter --broker 0 --add-config num.io.threads=50",
+    "--alter --broker 7 --add-config log.roll.ms=50",
+    "--alter --broker 0 --delete-config log.segment.bytes",
+    "--alter --broker 0 --delete-config log.retention.ms,leader.replication.throttled.rate",
+    "--alter --entity-type brokers --entity-default --delete-config log.segment.bytes",
+    "--describe --broker 0",
+    "--describe --entity-type brokers",
+]
+
+
+def tool_answers(java: JavaTools, side: Side) -> list[Answer]:
+    answers = []
+    for step in TOOL_STEPS:
+        answers.append(java.ask("configs", "--bootstrap-server", side.bootstrap, *step.split()))
+        if "--alter" in step:
+            time.sleep(2 * SETTLE_S)
+    return answers
+
+
+def test_kafkas_tool_prints_the_same(java: JavaTools, kafka: Side, ottla: Side) -> None:
+    theirs, ours = tool_answers(java, kafka), tool_answers(java, ottla)
+    assert dict(zip(TOOL_STEPS, ours, strict=True)) == dict(zip(TOOL_STEPS, theirs, strict=True))
+
+
+def sent(side: Side) -> list[tuple[int, str | None]]:
+    answers = []
+    for step in STEPS:
+        answers.append(asyncio.run(alter(side.port, step)))
+        if answers[-1].code == 0:
+            time.sleep(2 * SETTLE_S)
+    return [(answer.code, answer.message) for answer in answers]
+
+
+def shown(side: Side, resource: str) -> list[Entry]:
+    entries = asyncio.run(describe(side.port, resource))
+    hidden = {*PLACES, *OWN_NAMES, *KRAFT_NAMES}
+    return [entry for entry in entries if entry.name not in hidden]
+
+
+def test_changes_good_and_bad(kafka: Side, ottla: Side) -> None:
+    theirs, ours = sent(kafka), sent(ottla)
+    for step, their, our in zip(STEPS, theirs, ours, strict=True):
+        if step.why_different is None:
+            assert our == their, step
+        else:
+            assert (our[0], their) == (Refusal.INVALID_REQUEST, KAFKA_FAILS), step
+    for entity in ("0", "<default>"):
+        assert stored(ottla.store, entity) == stored(kafka.store, entity)
+    for resource in ("0", ""):
+        eventually(
+            lambda resource=resource: (shown(ottla, resource), shown(kafka, resource)),
+            lambda both: both[0] == both[1],
+        )
