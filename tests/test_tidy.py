@@ -78,3 +78,10 @@ def test_production_code_reads_no_clock_and_draws_no_random_number_by_itself() -
 def test_every_handler_says_what_it_does_and_leaves_out(handler: Path) -> None:
     header = ast.get_docstring(ast.parse(handler.read_text())) or ""
     assert "Versions" in header and "Left out" in header, "the header names versions and gaps"
+
+
+def test_test_modules_have_names_of_their_own() -> None:
+    """pytest imports them by base name, from any folder."""
+    names = [p.name for p in _python_files() if ROOT / "tests" in p.parents]
+    twice = {n for n in names if names.count(n) > 1} - {"conftest.py", "__init__.py"}
+    assert twice == set()
