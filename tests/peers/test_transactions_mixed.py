@@ -7,7 +7,6 @@ import sys
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from conftest import need_jars
 from java_tools import eventually
 
 from ottla.testing.cluster import free_ports
@@ -26,9 +25,9 @@ INTERNAL_TOPICS = {
 
 
 @pytest.fixture
-def mixed(apache_zookeeper, tmp_path):
+def mixed(apache_zookeeper, java_tool, tmp_path):
     """Gives Kafka's cluster object and the bootstrap servers of both brokers."""
-    need_jars("kafka-2.8.2")
+    java_tool("kafka-2.8.2", "kafka.Kafka")  # skips where the jars are missing
     zookeeper = f"{apache_zookeeper.address}/mixed-transactions"
     with ApacheKafka(zookeeper, overrides=INTERNAL_TOPICS) as kafka:
         port = free_ports(1)
