@@ -149,6 +149,8 @@ class MarkerSender:
         self._timeout_ms = timeout_ms
         self._queues: dict[int, dict[_Delivery, set[TopicPartition]]] = {}
         self._workers: dict[int, asyncio.Task[None]] = {}
+        # Brokers whose failure is in the log already; they are tried many times a second.
+        self._unreachable: set[int] = set()
 
     async def deliver(self, order: MarkerOrder) -> bool:
         """Waits until all markers are written; False if another coordinator has taken over.
@@ -220,10 +222,13 @@ class MarkerSender:
             else:
                 answers = await self._send_to_peer(broker_id, orders)
         except (OSError, TimeoutError, OttlaError) as error:
-            log.info("broker %d cannot be sent transaction markers: %s", broker_id, error)
+            if broker_id not in self._unreachable:
+                log.info("broker %d cannot be sent transaction markers: %s", broker_id, error)
+                self._unreachable.add(broker_id)
             for delivery, partitions in due.items():
                 self._retry(delivery, partitions, _RETRY_S)
             return
+        self._unreachable.discard(broker_id)
         for (delivery, partitions), errors in zip(due.items(), answers, strict=True):
             self._take_answer(delivery, partitions, errors)
 

@@ -15,6 +15,9 @@ from ottla.wire import records
 
 TP = TopicPartition("clicks", 0)
 PRODUCER = ProducerStamp(77, 3)
+MARKER = records.build_marker(
+    producer_id=77, producer_epoch=3, commit=True, coordinator_epoch=0, timestamp_ms=1
+)
 
 
 def commit_of(offset: int, metadata: str = "") -> dict[TopicPartition, CommittedOffset]:
@@ -60,11 +63,22 @@ async def test_pending_offsets_survive_a_fail_over() -> None:
     await staged(rig, 5)
     await rig.fail_over()
     assert seen(rig, require_stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, None)
-    marker = records.build_marker(
-        producer_id=77, producer_epoch=3, commit=True, coordinator_epoch=0, timestamp_ms=1
-    )
-    rig.replicas.log(OFFSETS).append(memoryview(marker))
+    rig.replicas.log(OFFSETS).append(memoryview(MARKER))
     await rig.fail_over()
+    assert seen(rig, require_stable=True) == (ErrorCode.NONE, 5)
+
+
+async def test_a_marker_may_come_while_the_groups_are_being_read() -> None:
+    rig = await Rig().start()
+    await staged(rig, 5)
+    await rig.coordinator.shutdown()
+    rig.coordinator = rig.new_coordinator()
+    await rig.coordinator.start()
+    rig.replicas.listeners[-1][0](OFFSETS, 1)
+    await asyncio.sleep(0)  # the first read is done
+    rig.replicas.log(OFFSETS).append(memoryview(MARKER))
+    rig.coordinator.in_transactions.end(0, 77, committed=True)
+    await turns()
     assert seen(rig, require_stable=True) == (ErrorCode.NONE, 5)
 
 
