@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.coordinator.records_format import CommittedOffset
 from ottla.types import TopicPartition
 
 Commits = Mapping[TopicPartition, CommittedOffset]
+_BEFORE_ALL = -1
+
+
+class _Staged(NamedTuple):
+    """A transactional commit and where in the log it stands. One that was loaded stands before
+    everything that this coordinator writes, and after every commit that was loaded with it."""
+
+    commit: CommittedOffset
+    position: int = _BEFORE_ALL
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -22,7 +32,7 @@ class OffsetTable:
     _pending: dict[TopicPartition, int] = field(default_factory=dict)
     # Where in the log the visible commit stands, as far as this coordinator wrote it.
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
-    _transactional: dict[int, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
+    _transactional: dict[int, dict[TopicPartition, _Staged]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -49,7 +59,20 @@ class OffsetTable:
 
     def stage(self, producer_id: int, partition: TopicPartition, commit: CommittedOffset) -> None:
         """A transactional commit: not visible before the transaction's marker."""
-        self._transactional.setdefault(producer_id, {})[partition] = commit
+        self._transactional.setdefault(producer_id, {})[partition] = _Staged(commit)
+
+    def staged_at(self, producer_id: int, commits: Commits, position: int) -> None:
+        """The log has the staged commits at that offset."""
+        staged = self._transactional.get(producer_id, {})
+        for partition, commit in commits.items():
+            found = staged.get(partition)
+            if found is not None and found.commit is commit:
+                staged[partition] = _Staged(commit, position)
+
+    def restore(self, partition: TopicPartition, commit: CommittedOffset) -> None:
+        """A plain commit as it is read from the log: transactional ones before it have lost."""
+        self._unstage_partition(partition)
+        self.committed[partition] = commit
 
     def unstage(self, producer_id: int, commits: Commits) -> None:
         """The log refused transactional commits; later ones of the same partitions stay."""
@@ -57,15 +80,19 @@ class OffsetTable:
         if staged is None:
             return
         for partition, commit in commits.items():
-            if staged.get(partition) is commit:
+            found = staged.get(partition)
+            if found is not None and found.commit is commit:
                 del staged[partition]
         if not staged:
             del self._transactional[producer_id]
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        staged = self._transactional.pop(producer_id, {})
-        if committed:
-            self.committed.update(staged)
+        """Here too the commit that stands later in the log wins."""
+        for partition, (commit, position) in self._transactional.pop(producer_id, {}).items():
+            if committed and position >= self._positions.get(partition, _BEFORE_ALL):
+                self.committed[partition] = commit
+                if position > _BEFORE_ALL:
+                    self._positions[partition] = position
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """A commit is under way, which a reader of stable offsets must wait for (KIP-447)."""
@@ -79,13 +106,18 @@ class OffsetTable:
         for partition in partitions:
             found = self.committed.pop(partition, None) is not None
             self._positions.pop(partition, None)
-            for producer_id, staged in list(self._transactional.items()):
-                found = staged.pop(partition, None) is not None or found
-                if not staged:
-                    del self._transactional[producer_id]
+            found = self._unstage_partition(partition) or found
             if found:
                 removed.append(partition)
         return removed
+
+    def _unstage_partition(self, partition: TopicPartition) -> bool:
+        found = False
+        for producer_id, staged in list(self._transactional.items()):
+            found = staged.pop(partition, None) is not None or found
+            if not staged:
+                del self._transactional[producer_id]
+        return found
 
     def all_partitions(self) -> set[TopicPartition]:
         staged = (partition for each in self._transactional.values() for partition in each)

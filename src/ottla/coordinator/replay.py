@@ -63,7 +63,7 @@ class Replay:
             if value is None:
                 table.remove((decoded.partition,))
             else:
-                table.committed[decoded.partition] = decode_offset_value(value)
+                table.restore(decoded.partition, decode_offset_value(value))
         elif isinstance(decoded, GroupKey):
             if value is None:
                 self._values.pop(decoded.group_id, None)

@@ -51,10 +51,12 @@ class TransactionalOffsets:
             # Staged before they are written: the marker may be faster than the log's answer.
             for tp, commit in accepted.items():
                 group.offsets.stage(producer.producer_id, tp, commit)
-            error, _ = await self._shards.append(
+            error, position = await self._shards.append(
                 shard, offset_entries(group_id, accepted), producer
             )
-            if error is not ErrorCode.NONE:
+            if error is ErrorCode.NONE:
+                group.offsets.staged_at(producer.producer_id, accepted, position)
+            else:
                 group.offsets.unstage(producer.producer_id, accepted)
             results.update(dict.fromkeys(accepted, OFFSET_WRITE_ERRORS.get(error, error)))
         return results

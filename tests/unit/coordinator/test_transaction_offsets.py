@@ -122,3 +122,33 @@ async def test_long_metadata_and_groups_without_a_name_are_refused() -> None:
     assert long == {TP: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     nameless = await commit("", Committer(), PRODUCER, commit_of(1))
     assert nameless == {TP: ErrorCode.INVALID_GROUP_ID}
+
+
+async def plain(rig: Rig, offset: int) -> None:
+    answers = await rig.coordinator.commit("g", Committer(), commit_of(offset))
+    assert answers == {TP: ErrorCode.NONE}
+
+
+async def test_of_a_plain_and_a_transactional_commit_the_later_one_wins() -> None:
+    for order, expected in (("plain first", 5), ("transaction first", 9)):
+        rig = await Rig().start()
+        if order == "plain first":
+            await plain(rig, 9)
+            await staged(rig, 5)
+        else:
+            await staged(rig, 5)
+            await plain(rig, 9)
+        rig.coordinator.in_transactions.end(0, 77, committed=True)
+        rig.replicas.log(OFFSETS).append(memoryview(MARKER))
+        assert seen(rig) == (ErrorCode.NONE, expected), order
+        await rig.fail_over()
+        assert seen(rig) == (ErrorCode.NONE, expected), f"{order}, as read from the log"
+
+
+async def test_what_was_loaded_stands_before_what_comes_after() -> None:
+    rig = await Rig().start()
+    await staged(rig, 5)
+    await rig.fail_over()
+    await plain(rig, 9)
+    rig.coordinator.in_transactions.end(0, 77, committed=True)
+    assert seen(rig) == (ErrorCode.NONE, 9)
