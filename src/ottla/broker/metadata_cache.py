@@ -189,6 +189,14 @@ class MetadataCache:
     def topic_name(self, topic_id: TopicId) -> str | None:
         return self._names_by_id.get(topic_id)
 
+    def is_alive(self, broker_id: int) -> bool:
+        return broker_id in self._brokers
+
+    @property
+    def brokers_version(self) -> int:
+        """Changes whenever the live brokers do."""
+        return self._brokers_version
+
     def add_listener(self, listener: Listener) -> None:
         """`listener` is called after each update with the names of the topics it held."""
         self._listeners.append(listener)

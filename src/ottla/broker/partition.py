@@ -109,6 +109,7 @@ class Partition:
     __slots__ = (
         "_alter_isr",
         "_broker_id",
+        "_is_alive",
         "_lag_max_ms",
         "_monotonic_ms",
         "_without_records",
@@ -137,12 +138,14 @@ class Partition:
         *,
         lag_max_ms: int,
         monotonic_ms: Callable[[], float],
+        is_alive: Callable[[int], bool],
     ) -> None:
         self.tp = tp
         self._broker_id = broker_id
         self._alter_isr = alter_isr
         self._lag_max_ms = lag_max_ms
         self._monotonic_ms = monotonic_ms
+        self._is_alive = is_alive
         self.log: Log | None = None
         self.leader: int | None = None
         self.leader_epoch = -1
@@ -276,7 +279,11 @@ class Partition:
         return info
 
     def raise_high_watermark(self, now_ms: float) -> bool:
-        """min end over the leader, the maximal ISR and whoever is caught up; only ever upwards."""
+        """min end over the leader, the maximal ISR and whoever is caught up; only ever upwards.
+
+        Whoever is caught up will be in the ISR soon, but a broker that is gone will not: 2.8.2
+        waits for it until replica.lag.time.max.ms has passed, 3.x does not.
+        """
         log = self.log
         if log is None:
             return False
@@ -285,7 +292,10 @@ class Partition:
             maximal = self.maximal_isr
             for replica, remote in self.remotes.items():
                 if remote.end_offset < lowest and (
-                    replica in maximal or now_ms - remote.caught_up_ms <= self._lag_max_ms
+                    replica in maximal
+                    or (
+                        now_ms - remote.caught_up_ms <= self._lag_max_ms and self._is_alive(replica)
+                    )
                 ):
                     lowest = remote.end_offset
         if lowest <= log.high_watermark:

@@ -89,6 +89,7 @@ class ReplicaManager:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._fetchers: FetcherManager | None = None
+        self._seen_brokers_version = -1
         self.moves = LogDirMoves(self)
         self._rack_aware = is_rack_aware(config.optional_text("replica.selector.class"))
         self.leader_quota, self.follower_quota = ReplicationQuota(), ReplicationQuota()
@@ -101,6 +102,7 @@ class ReplicaManager:
 
         self._fetchers = FetcherManager(self)
         self.log_manager.add_dir_failure_listener(self._dir_failed)
+        self.metadata_cache.add_listener(self._brokers_may_have_gone)
         interval_ms = self.config.integer("replica.high.watermark.checkpoint.interval.ms")
         self._spawn(self._every(interval_ms, self.log_manager.checkpoint_high_watermarks))
         self._spawn(self._every(self._lag_max_ms // 2, self._shrink_all))
@@ -176,8 +178,20 @@ class ReplicaManager:
                 self._alter_isr,
                 lag_max_ms=self._lag_max_ms,
                 monotonic_ms=self.runtime.clock.monotonic_ms,
+                is_alive=self.metadata_cache.is_alive,
             )
         return partition
+
+    def _brokers_may_have_gone(self, _topics: frozenset[str]) -> None:
+        """Nobody waits for a follower that is no longer there."""
+        version = self.metadata_cache.brokers_version
+        if version == self._seen_brokers_version:
+            return
+        self._seen_brokers_version = version
+        now_ms = self.runtime.clock.monotonic_ms()
+        for partition in self._partitions.values():
+            if partition.is_leader:
+                partition.raise_high_watermark(now_ms)
 
     def drop(self, tp: TopicPartition, *, delete_log: bool) -> None:
         partition = self._partitions.pop(tp, None)

@@ -23,8 +23,14 @@ class Leader:
     def __init__(self, folder: Path, isr: list[int], replicas: list[int], epoch: int = 1) -> None:
         self.now_ms = 1000.0
         self.isr = RecordedIsr()
+        self.gone: set[int] = set()
         self.partition = Partition(
-            TP, 0, self.isr, lag_max_ms=30_000, monotonic_ms=lambda: self.now_ms
+            TP,
+            0,
+            self.isr,
+            lag_max_ms=30_000,
+            monotonic_ms=lambda: self.now_ms,
+            is_alive=lambda broker_id: broker_id not in self.gone,
         )
         broker = Broker(0, folder)
         self.log = broker.log_manager.get_or_create(TP)
@@ -86,6 +92,18 @@ def test_a_replica_outside_the_isr_counts_only_while_it_is_caught_up(tmp_path: P
     leader.now_ms += 30_001
     leader.append(1)
     assert leader.high_watermark == 11
+
+
+def test_nobody_waits_for_a_follower_whose_broker_is_gone(tmp_path: Path) -> None:
+    leader = Leader(tmp_path, [0], [0, 1])
+    leader.append(5)
+    leader.fetched(1, 5)
+    leader.isr.refuse(ErrorCode.OPERATION_NOT_ATTEMPTED)
+    leader.append(5)
+    assert leader.high_watermark == 5, "it was caught up a moment ago"
+    leader.gone = {1}
+    leader.partition.raise_high_watermark(leader.now_ms)
+    assert leader.high_watermark == 10
 
 
 def test_a_pending_expansion_counts_and_a_pending_shrink_does_not(tmp_path: Path) -> None:
