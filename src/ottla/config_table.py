@@ -284,6 +284,8 @@ quota.window.size.seconds I 1 >=1
   Length of a quota sample.
 ottla.lifecycle.topic.enable B false
   Whether the controller publishes lifecycle events to __ottla_lifecycle.
+ottla.metrics.port I -1 >=-1
+  Port for GET /metrics in Prometheus' format on the first listener's host; 0 is any, -1 none.
 """
 
 # Valid in Kafka, without a meaning here: accepted with a warning. A trailing dot is a prefix.

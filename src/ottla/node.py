@@ -148,6 +148,10 @@ class Node:
             self._endings.append(authorizer.stop)
             await authorizer.start()
         await parts.config_changes.start()
+        if parts.metrics is not None:
+            self._endings.append(parts.metrics.close)
+            connections = lambda: sum(s.connection_count for s in self._servers)  # noqa: E731
+            await parts.metrics.serve(parts.services, parts.controller.gauges, connections)
         for server in self._servers:
             server.start_processing(parts.services)
         log.info("broker %d of cluster %s serves", broker_id, cluster_id)

@@ -13,6 +13,7 @@ from ottla.broker.context import BrokerServices
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.dynamic_config import LiveConfig
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.metrics_setup import metrics_of
 from ottla.broker.mutation_quota import MutationQuotas
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.security_setup import make_authorizer, peer_credentials
@@ -56,12 +57,13 @@ class NodeParts:
         self.alter_isr = AlterIsrManager(
             self.channel, broker_id, lambda: self.services.broker_epoch
         )
+        self.metrics = metrics_of(config, self.alter_isr, lambda: self.replica_manager)
         self.replica_manager = ReplicaManager(
             runtime,
             config,
             self.log_manager,
             cache,
-            self.alter_isr,
+            self.alter_isr if self.metrics is None else self.metrics.isr_changes,
             broker_id=broker_id,
             on_dir_failure=self._dir_failed,
         )
@@ -106,6 +108,7 @@ class NodeParts:
             topic_settings=self.topic_settings,
             mutation_quotas=self.mutation_quotas,
             authorizer=make_authorizer(config, runtime, store),
+            request_metrics=None if self.metrics is None else self.metrics.requests,
         )
 
     def publish_lifecycle(self) -> Callable[[], Awaitable[None]]:

@@ -37,6 +37,7 @@ class UpOptions:
     zookeeper: str | None = None  # an existing ensemble; then no store is started
     data: Path = Path("ottla-data")
     overrides: Mapping[str, str] = field(default_factory=dict)
+    metrics_port: int | None = None  # of the first broker; None: no metrics
 
     @property
     def zookeeper_connect(self) -> str:
@@ -64,6 +65,8 @@ def broker_properties(options: UpOptions, broker_id: int) -> dict[str, str]:
         "group.initial.rebalance.delay.ms": "0",
         "ottla.lifecycle.topic.enable": "true",
     }
+    if options.metrics_port is not None:
+        properties["ottla.metrics.port"] = str(options.metrics_port + broker_id)
     return properties | dict(options.overrides)
 
 
@@ -306,6 +309,9 @@ def _await_ready(pipes: _Pipes, children: list[_Child]) -> bool:
 def _print_ready(options: UpOptions, children: list[_Child]) -> None:
     for child in children:
         print(f"{child.name}: pid {child.pid}")
+    if options.metrics_port is not None:
+        for broker_id in range(options.brokers):
+            print(f"metrics: http://{HOST}:{options.metrics_port + broker_id}/metrics")
     print(
         f"ready: bootstrap.servers={options.bootstrap_servers} "
         f"zookeeper={options.zookeeper_connect}",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker import dispatch
 from ottla.broker.context import CloseConnection
+from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ class ClientConnection(asyncio.Protocol):
         except CloseConnection as error:
             self.close(str(error))
             return
+        if services.request_metrics is not None:
+            call.begun_s = self.server.time()
         running = call.running
         if call.loaded.route.eager:
             try:
@@ -207,8 +210,15 @@ class ClientConnection(asyncio.Protocol):
             self._answer_failure(call, error)
         else:
             self._write(chunks)
+            metrics = self.server.services.request_metrics
+            if metrics is not None:
+                metrics.answered(call, response, (self.server.time() - call.begun_s) * 1000)
 
     def _answer_failure(self, call: dispatch.Call, error: Exception) -> None:
+        metrics = self.server.services.request_metrics
+        if metrics is not None:
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+            metrics.failed(call, code, (self.server.time() - call.begun_s) * 1000)
         try:
             self._write(dispatch.encode_failure(call, error))
         except CloseConnection as closing:

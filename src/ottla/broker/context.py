@@ -9,6 +9,7 @@ from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
     from ottla.broker.metadata_cache import MetadataCache
+    from ottla.broker.metrics import RequestMetrics
     from ottla.broker.mutation_quota import MutationQuotas
     from ottla.broker.ports import ControllerPort
     from ottla.broker.replica_manager import ReplicaManager
@@ -50,6 +51,8 @@ class BrokerServices:
     mutation_quotas: MutationQuotas
     # None: everything is allowed.
     authorizer: AclAuthorizer | None = None
+    # None: nothing is counted.
+    request_metrics: RequestMetrics | None = None
     # czxid of /brokers/ids/<id>; changes when the broker registers again (KIP-380).
     broker_epoch: int = -1
     # Highest controller epoch seen in LeaderAndIsr, StopReplica and UpdateMetadata together.

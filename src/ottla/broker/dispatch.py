@@ -44,6 +44,8 @@ class Call:
     answer_version: int
     correlation_id: int
     running: Any = None
+    # When it was read, in seconds of the event loop; 0 where nobody wants to know.
+    begun_s: float = 0.0
 
 
 def begin(

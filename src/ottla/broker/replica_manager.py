@@ -165,6 +165,11 @@ class ReplicaManager:
     def partitions(self) -> Iterable[Partition]:
         return self._partitions.values()
 
+    @property
+    def offline_count(self) -> int:
+        """Replicas that were in a folder that failed."""
+        return len(self._offline)
+
     def is_offline(self, tp: TopicPartition) -> bool:
         return tp in self._offline
 

@@ -12,6 +12,14 @@ _PORT = click.IntRange(1, 65535)
 _MAX_BROKERS = 32
 
 
+def _metrics_port(_ctx: click.Context, _param: click.Parameter, value: str) -> int | None:
+    if value == "off":
+        return None
+    if not (value.isascii() and value.isdigit() and 0 < int(value) < 65536):
+        raise click.BadParameter(f"{value!r} is neither a port nor off")
+    return int(value)
+
+
 @click.command("up", help="Start a cluster on this machine and run it until Ctrl-C.")
 @click.option(
     "--brokers", type=click.IntRange(1, _MAX_BROKERS), default=1, show_default=True,
@@ -30,6 +38,10 @@ _MAX_BROKERS = 32
     "--data", type=click.Path(file_okay=False, path_type=Path), default=Path("ottla-data"),
     show_default=True, help="Folder for everything that is kept.",
 )  # fmt: skip
+@click.option(
+    "--metrics", metavar="PORT|off", default="off", show_default=True, callback=_metrics_port,
+    help="Serve GET /metrics for Prometheus: the first broker on PORT, the others on the next.",
+)  # fmt: skip
 @settings_option
 @click.pass_context
 def command(
@@ -39,6 +51,7 @@ def command(
     zookeeper_port: int | None,
     zookeeper: str | None,
     data: Path,
+    metrics: int | None,
     overrides: dict[str, str],
 ) -> None:
     from ottla import supervisor
@@ -51,6 +64,10 @@ def command(
     store_port = zookeeper_port or 2181
     if zookeeper is None and port <= store_port <= last_port:
         raise click.UsageError(f"port {store_port} is wanted by a broker and by the store")
+    if metrics is not None:
+        taken = {*range(port, last_port + 1), *([store_port] if zookeeper is None else [])}
+        if metrics + brokers - 1 > 65535 or not taken.isdisjoint(range(metrics, metrics + brokers)):
+            raise click.UsageError(f"--metrics {metrics} leaves no room for {brokers} brokers")
     options = supervisor.UpOptions(
         brokers=brokers,
         port=port,
@@ -58,5 +75,6 @@ def command(
         zookeeper=zookeeper,
         data=data,
         overrides=overrides,
+        metrics_port=metrics,
     )
     ctx.exit(supervisor.run(options))

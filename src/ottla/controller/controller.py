@@ -124,6 +124,21 @@ class Controller:
         """The epoch of this reign, or of the last one."""
         return self.journal.epoch
 
+    def gauges(self) -> dict[str, float]:
+        """What operators watch of a controller, under the names of Kafka's exporters."""
+        context = None if self._reign is None else self._reign.context
+        return {
+            "kafkacontroller_activecontrollercount": int(context is not None),
+            "kafkacontroller_offlinepartitionscount": len(context.partitions_without_leader())
+            if context is not None
+            else 0,
+            "kafkacontroller_globaltopiccount": len(context.topics) if context else 0,
+            "kafkacontroller_globalpartitioncount": len(context.all_partitions()) if context else 0,
+            "controllereventmanager_eventqueuesize": len(self._queue),
+            "controllereventmanager_eventqueuetimems_count": self._queue.taken,
+            "controllereventmanager_eventqueuetimems_sum": self._queue.waited_ms,
+        }
+
     def is_queued_for_deletion(self, topic: str) -> bool:
         return self._reign is not None and self._reign.context.is_queued_for_deletion(topic)
 

@@ -16,6 +16,7 @@ MAX_WAITING_CALLS = 10_000
 class Queued(NamedTuple):
     event: Event
     reply: asyncio.Future[Any] | None = None
+    since_s: float = 0.0
 
 
 class EventQueue:
@@ -25,6 +26,9 @@ class EventQueue:
         self._calls = 0
         self._max_waiting_calls = max_waiting_calls
         self._not_empty = asyncio.Event()
+        # For operators: how many events were taken, and how long they had waited altogether.
+        self.taken = 0
+        self.waited_ms = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -58,6 +62,9 @@ class EventQueue:
         self._merged.discard(queued.event)
         if queued.reply is not None:
             self._calls -= 1
+        self.taken += 1
+        if queued.since_s:
+            self.waited_ms += (asyncio.get_running_loop().time() - queued.since_s) * 1000
         return queued
 
     def drain(self) -> list[Queued]:
@@ -69,5 +76,5 @@ class EventQueue:
         return drained
 
     def _append(self, queued: Queued) -> None:
-        self._waiting.append(queued)
+        self._waiting.append(queued._replace(since_s=asyncio.get_running_loop().time()))
         self._not_empty.set()

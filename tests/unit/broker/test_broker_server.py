@@ -51,7 +51,8 @@ async def start() -> AsyncIterator[StartServer]:
         await server.open()
         servers.append(server)
         if ready:
-            server.start_processing(SimpleNamespace(authorizer=None))  # type: ignore[arg-type]
+            services = SimpleNamespace(authorizer=None, request_metrics=None, client_quotas=None)
+            server.start_processing(services)  # type: ignore[arg-type]
         return server
 
     yield start_server
@@ -273,7 +274,8 @@ async def test_connections_before_ready_wait(start: StartServer) -> None:
     answer = connection.send_nowait(m.ApiVersionsRequest(), 0)
     await asyncio.sleep(0.05)
     assert not answer.done()
-    server.start_processing(SimpleNamespace(authorizer=None))  # type: ignore[arg-type]
+    services = SimpleNamespace(authorizer=None, request_metrics=None, client_quotas=None)
+    server.start_processing(services)  # type: ignore[arg-type]
     assert (await asyncio.wait_for(answer, 2)).error_code == 0
 
 
