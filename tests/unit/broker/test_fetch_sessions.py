@@ -351,3 +351,17 @@ async def test_an_idle_follower_counts_as_caught_up_while_its_session_asks(
     broker.clock.ahead_ms += 31_000
     broker.partition.maybe_shrink(broker.clock.monotonic_ms())
     assert broker.isr.changes[TP].isr == (0,)
+
+
+async def test_a_follower_that_was_put_out_of_the_isr_holds_nobody_up(broker: Broker) -> None:
+    broker.know([0, 1])
+    broker.order(0, 2, replicas=[0, 1])
+    want = Request.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
+    topic = Request.FetchTopic(topic="t", partitions=[want])
+    await fetch.handle(
+        broker.context(12), Request(replica_id=1, session_epoch=0, topics=[topic], max_bytes=100)
+    )
+    # It goes: the controller takes it out before it fetches once more.
+    broker.order(0, 3, replicas=[0, 1], isr=[0])
+    result = await broker.produce(1, acks=-1, timeout_ms=100)
+    assert result.error is ErrorCode.NONE and broker.log.high_watermark == 1
