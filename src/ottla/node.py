@@ -180,7 +180,7 @@ class Node:
         services.broker_epoch = await registration.register(
             services.store,
             info,
-            session_timeout_ms=self.config.integer("zookeeper.session.timeout.ms"),
+            session_timeout_ms=services.store.session_timeout_ms,
         )
 
     def _advertised(self) -> list[Endpoint]:

@@ -65,6 +65,10 @@ class EmbeddedStore(Outlet):
         """The session before the current one; 0 while there was none."""
         return self._previous_session_id
 
+    @property
+    def session_timeout_ms(self) -> int:
+        return self._session.timeout_ms
+
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 

@@ -220,6 +220,10 @@ class MetadataStore(Protocol):
     def previous_session_id(self) -> int:
         """The session before the current one; 0 while there was none."""
 
+    @property
+    def session_timeout_ms(self) -> int:
+        """As the server granted it, which may be more or less than was asked for."""
+
     def get(
         self, path: str, watch: Watcher | None = None
     ) -> Awaitable[tuple[bytes | None, Stat]]: ...
