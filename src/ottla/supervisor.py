@@ -331,8 +331,10 @@ def _watch(children: list[_Child], watched: set[signal.Signals]) -> int:
                 continue
             children.remove(child)
             print(f"{child.name} (pid {pid}) ended: {_ending(status)}", file=sys.stderr, flush=True)
-            if child.name == "store" or not any(c.name != "store" for c in children):
+            if child.name == "store" or not children:
                 return 1
+            if [c.name for c in children] == ["store"]:
+                print("no broker is left; the store goes on for `ottla broker`", file=sys.stderr)
 
 
 def _ending(status: int) -> str:
