@@ -71,9 +71,10 @@ def strays(replica_manager: ReplicaManager) -> list[TopicPartition]:
     found = []
     for log in replica_manager.log_manager.logs():
         state = cache.partition_state(log.tp)
-        if (state is not None and own_id not in state.replicas) or _differ(
-            log.topic_id, cache.topic_id(log.tp.topic)
-        ):
+        # A list edited by hand leaves the leader where it was, and there are the records. A move
+        # takes a replica out of the ISR before it takes it out of the list.
+        moved = state is not None and own_id not in (*state.replicas, *state.isr, state.leader)
+        if moved or _differ(log.topic_id, cache.topic_id(log.tp.topic)):
             found.append(log.tp)
     return found
 

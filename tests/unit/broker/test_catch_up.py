@@ -115,7 +115,22 @@ async def test_a_partition_that_moved_away_is_deleted_only_by_the_stores_word(
     await _topic(store, "ours", OLD, 1, 2)
     broker.log_manager.add("moved", 0, OLD)
     broker.log_manager.add("ours", 0, OLD)
-    elsewhere = [partition(0, replicas=[2, 3])]
+    elsewhere = [partition(0, leader=2, replicas=[2, 3])]
     ids = {"moved": OLD, "ours": OLD}
     left = await broker.told({"moved": elsewhere, "ours": elsewhere}, ids=ids, epoch=1)
     assert left == ["ours-0"]
+
+
+async def test_a_leader_keeps_its_log_though_somebody_else_is_listed(
+    broker: Broker, store: EmbeddedStore
+) -> None:
+    await _topic(store, "led", OLD, 2)
+    await _topic(store, "in-sync", OLD, 2)
+    broker.log_manager.add("led", 0, OLD)
+    broker.log_manager.add("in-sync", 0, OLD)
+    known = {
+        "led": [partition(0, leader=1, isr=[1], replicas=[2])],
+        "in-sync": [partition(0, leader=3, isr=[3, 1], replicas=[2])],
+    }
+    left = await broker.told(known, ids=dict.fromkeys(known, OLD), epoch=1)
+    assert left == ["in-sync-0", "led-0"]
