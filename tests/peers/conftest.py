@@ -62,7 +62,10 @@ def apache_zookeeper() -> Iterator[ApacheZooKeeper]:
 def apache_cluster(apache_zookeeper: ApacheZooKeeper) -> Iterator[ApacheKafka]:
     """Three Apache Kafka 2.8.2 brokers shared by the session: the oracle."""
     need_jars("kafka-2.8.2")
-    with ApacheKafka(f"{apache_zookeeper.address}/oracle", brokers=3) as kafka:
+    # Leaders move when a test wants it, not some seconds after a controller took office.
+    steady = {"auto.leader.rebalance.enable": "false"}
+    address = f"{apache_zookeeper.address}/oracle"
+    with ApacheKafka(address, brokers=3, overrides=steady) as kafka:
         yield kafka
 
 

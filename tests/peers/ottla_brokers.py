@@ -24,6 +24,7 @@ DEFAULTS = {
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "10",
     "group.initial.rebalance.delay.ms": "0",
+    "auto.leader.rebalance.enable": "false",
 }
 
 

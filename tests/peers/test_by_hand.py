@@ -3,6 +3,7 @@
 Where 2.8.2 does otherwise than a seed says, the ADRs 15 (docs/adr/0015-*.md) say so.
 """
 
+import difflib
 import json
 
 import by_hand
@@ -33,10 +34,16 @@ def same(apache_cluster, ottla):
         name = case.__name__.replace("_", "-")
         theirs = moments(apache_cluster, case, name)
         ours = moments(ottla, case, name)
-        assert ours == theirs
+        assert ours == theirs, difference(theirs, ours)
         return [moment if isinstance(moment, int) else Moment(name, moment) for moment in theirs]
 
     return run
+
+
+def difference(theirs, ours):
+    """Line by line, as a comparison of nested tuples says too little."""
+    shown = [json.dumps(side, indent=1, sort_keys=True).splitlines() for side in (theirs, ours)]
+    return "\n".join(difflib.unified_diff(*shown, "Apache Kafka", "Ottla", lineterm="", n=4))
 
 
 class Moment:

@@ -66,7 +66,8 @@ def await_in_sync(zookeeper, topic, partitions):
 
 def produce(mixed, topic, partitions, tag):
     failures = []
-    producer = Producer({"bootstrap.servers": mixed.bootstrap_servers, "acks": "all"})
+    # Idempotent: an election under way makes a producer send again.
+    producer = Producer({"bootstrap.servers": mixed.bootstrap_servers, "enable.idempotence": True})
     sent = {f"{tag}-{number}".encode() for number in range(RECORDS)}
     for number, value in enumerate(sorted(sent)):
         producer.produce(
