@@ -64,7 +64,7 @@ async def here(store: EmbeddedStore) -> Here:
 
 
 async def _describe(here: Here, resource: Describe, version: int = 4, **flags: bool) -> Any:
-    request = m.DescribeConfigsRequest(resources=[resource], **flags)  # type: ignore[arg-type]
+    request = m.DescribeConfigsRequest(resources=[resource], **flags)
     answer = await describe_configs.handle(here.context(version), request)
     assert answer.encode(version)
     return answer.results[0]
@@ -142,7 +142,7 @@ async def _increment(here: Here, *changes: Change, topic: str = "t", **flags: bo
             for change in changes
         ],
     )
-    request = m.IncrementalAlterConfigsRequest(resources=[resource], **flags)  # type: ignore[arg-type]
+    request = m.IncrementalAlterConfigsRequest(resources=[resource], **flags)
     answer = await incremental_alter_configs.handle(here.context(1), request)
     assert answer.encode(1)
     return answer.responses[0]
