@@ -146,8 +146,7 @@ class NodeParts:
         self.replica_manager.reconfigure(new)
         self._take_log_defaults(new)
         unclean = new.boolean(_UNCLEAN_ELECTION)
-        # The controller reads its one config object anew at each election.
-        object.__setattr__(self._controller_config, "unclean_leader_election_enable", unclean)
+        self._controller_config.unclean_leader_election_enable = unclean
         if unclean and not old.boolean(_UNCLEAN_ELECTION):
             self.controller.enable_unclean_leader_election(None)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ControllerConfig:
-    """Field names follow Kafka's properties."""
+    """Field names follow Kafka's properties. Read anew at each use: values may change at run time."""
 
     delete_topic_enable: bool = True
     unclean_leader_election_enable: bool = False
