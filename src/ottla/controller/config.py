@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ControllerConfig:
-    """Field names follow Kafka's properties. Read anew at each use: values may change at run time."""
+    """Field names follow Kafka's properties. Read anew at each use: they may change."""
 
     delete_topic_enable: bool = True
     unclean_leader_election_enable: bool = False
