@@ -88,6 +88,9 @@ class ReplicaManager:
         self._leadership_listeners: list[tuple[OnLeader, OnResign]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
+        # On its way out this broker follows nobody anew: a leader would count it as caught up and
+        # wait for it when it is gone.
+        self.is_leaving = False
         self._fetchers: FetcherManager | None = None
         self._seen_brokers_version = -1
         self.moves = LogDirMoves(self)
@@ -273,7 +276,7 @@ class ReplicaManager:
             self._fetchers.remove(tps)
 
     def start_fetching(self, partitions: Iterable[Partition]) -> None:
-        if self._fetchers is not None and not self._stopping:
+        if self._fetchers is not None and not (self._stopping or self.is_leaving):
             self._fetchers.add(partitions)
 
     def add_leadership_listener(self, on_leader: OnLeader, on_resign: OnResign) -> None:
