@@ -114,6 +114,7 @@ class Node:
         self._endings += [parts.channel.shutdown, parts.controller.stop]
         await parts.topic_settings.load_all()
         await parts.mutation_quotas.load_all(store)
+        await parts.client_quotas.load_all(store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
         for endpoint in self.config.listeners:

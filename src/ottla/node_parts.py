@@ -15,6 +15,7 @@ from ottla.broker.dynamic_config import LiveConfig
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.metrics_setup import metrics_of
 from ottla.broker.mutation_quota import MutationQuotas
+from ottla.broker.quotas import ClientQuotas
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.security_setup import make_authorizer, peer_credentials
 from ottla.broker.topic_admin import TopicAdmin
@@ -84,12 +85,13 @@ class NodeParts:
         )
         self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
         self.mutation_quotas = MutationQuotas(runtime.clock)
+        self.client_quotas = ClientQuotas(runtime.clock, config)
         self.config_changes = ConfigChanges(
             store,
             runtime.clock,
             self._take_topic_config,
             LiveConfig(config, broker_id, self._take_broker_config),
-            lambda entity_path: self.mutation_quotas.take(store, entity_path),
+            self._take_quota,
         )
         self.services = BrokerServices(
             runtime=runtime,
@@ -108,6 +110,7 @@ class NodeParts:
             topic_settings=self.topic_settings,
             mutation_quotas=self.mutation_quotas,
             authorizer=make_authorizer(config, runtime, store),
+            client_quotas=self.client_quotas,
             request_metrics=None if self.metrics is None else self.metrics.requests,
         )
 
@@ -129,6 +132,10 @@ class NodeParts:
             client_id=str(self.services.broker_id),
             sasl=self.control_credentials,
         )
+
+    async def _take_quota(self, entity_path: str) -> None:
+        await self.mutation_quotas.take(self._store, entity_path)
+        await self.client_quotas.take(self._store, entity_path)
 
     def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
         hosted = any(log.tp.topic == topic for log in self.log_manager.logs())

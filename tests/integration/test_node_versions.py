@@ -210,6 +210,8 @@ REQUESTS: dict[str, Callable[[int], Any]] = {
     "DescribeAcls": lambda _: m.DescribeAclsRequest(
         resource_type_filter=1, operation=1, permission_type=1
     ),
+    "DescribeClientQuotas": lambda _: m.DescribeClientQuotasRequest(),
+    "AlterClientQuotas": lambda _: m.AlterClientQuotasRequest(),
     "DescribeCluster": lambda _: m.DescribeClusterRequest(),
     "DescribeConfigs": _describe_configs,
     "DescribeGroups": _describe_groups,

@@ -48,7 +48,13 @@ class ClientConnection(asyncio.Protocol):
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._write_blocked = False
+        self._muted = False
         self._reading_paused = False
+
+    @property
+    def _is_held(self) -> bool:
+        """The next request has to wait."""
+        return self._task is not None or self._write_blocked or self._muted
 
     @property
     def busy(self) -> bool:
@@ -79,7 +85,7 @@ class ClientConnection(asyncio.Protocol):
             self.close(str(error))
             return
         # uvloop delivers bytes once more after a pause in `connection_made`.
-        if self._task is not None or self._write_blocked or not self.server.processing:
+        if self._is_held or not self.server.processing:
             self._unserved_bytes += len(data)
             if self._unserved_bytes > READ_AHEAD_BYTES:
                 self._pause_reading()
@@ -136,9 +142,9 @@ class ClientConnection(asyncio.Protocol):
     def _serve_queue(self) -> None:
         if not self.server.processing:
             return
-        while self._queue and self._task is None and not self._write_blocked:
+        while self._queue and not self._is_held:
             self._serve(self._queue.popleft())
-        if self._task is None and not self._write_blocked:
+        if not self._is_held:
             self._unserved_bytes = 0
             self._resume_reading()
 
@@ -155,8 +161,13 @@ class ClientConnection(asyncio.Protocol):
             self.close(str(error))
             return
         if services.request_metrics is not None:
-            call.begun_s = self.server.time()
+            # Not the loop's time: that stands still while a request is served.
+            call.begun_ms = services.runtime.clock.monotonic_ms()
         running = call.running
+        quotas = services.client_quotas
+        if quotas is not None and quotas.is_active:
+            call.size_bytes = len(frame)
+            running = dispatch.timed(call, running, services.runtime.clock.monotonic_ms)
         if call.loaded.route.eager:
             try:
                 waiting = running.send(None)
@@ -201,6 +212,10 @@ class ClientConnection(asyncio.Protocol):
         self._serve_queue()
 
     def _answer(self, call: dispatch.Call, response: Any) -> None:
+        quotas = self.server.services.client_quotas
+        # A request that was read before the first quota was set has no size, and goes free.
+        if quotas is not None and quotas.is_active and call.size_bytes:
+            self._mute(quotas.charge(call, response, self.principal))
         try:
             chunks = dispatch.encode_answer(call, response)
         except CloseConnection as error:
@@ -210,19 +225,34 @@ class ClientConnection(asyncio.Protocol):
             self._answer_failure(call, error)
         else:
             self._write(chunks)
-            metrics = self.server.services.request_metrics
-            if metrics is not None:
-                metrics.answered(call, response, (self.server.time() - call.begun_s) * 1000)
+            services = self.server.services
+            if services.request_metrics is not None:
+                elapsed_ms = services.runtime.clock.monotonic_ms() - call.begun_ms
+                services.request_metrics.answered(call, response, elapsed_ms)
 
     def _answer_failure(self, call: dispatch.Call, error: Exception) -> None:
-        metrics = self.server.services.request_metrics
-        if metrics is not None:
+        services = self.server.services
+        if services.request_metrics is not None:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-            metrics.failed(call, code, (self.server.time() - call.begun_s) * 1000)
+            elapsed_ms = services.runtime.clock.monotonic_ms() - call.begun_ms
+            services.request_metrics.failed(call, code, elapsed_ms)
         try:
             self._write(dispatch.encode_failure(call, error))
         except CloseConnection as closing:
             self.close(str(closing))
+
+    def _mute(self, wait_ms: int) -> None:
+        """Serves nothing for a while: the peer is above its quota."""
+        if wait_ms > 0:
+            self._muted = True
+            asyncio.get_running_loop().call_later(wait_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = False
+        if self._transport is not None:
+            # Being silent was our wish: the time does not count as idle.
+            self.last_active = self.server.time()
+            self._serve_queue()
 
     def _write(self, chunks: list[bytes | memoryview]) -> None:
         if chunks and self._transport is not None and not self._closing:

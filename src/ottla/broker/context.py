@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ottla.broker.metrics import RequestMetrics
     from ottla.broker.mutation_quota import MutationQuotas
     from ottla.broker.ports import ControllerPort
+    from ottla.broker.quotas import ClientQuotas
     from ottla.broker.replica_manager import ReplicaManager
     from ottla.broker.topic_admin import TopicAdmin
     from ottla.broker.topic_settings import TopicSettings
@@ -51,6 +52,8 @@ class BrokerServices:
     mutation_quotas: MutationQuotas
     # None: everything is allowed.
     authorizer: AclAuthorizer | None = None
+    # None: clients have no quotas.
+    client_quotas: ClientQuotas | None = None
     # None: nothing is counted.
     request_metrics: RequestMetrics | None = None
     # czxid of /brokers/ids/<id>; changes when the broker registers again (KIP-380).

@@ -84,6 +84,7 @@ _ENTRIES: dict[int, _Entries] = {
     45: _by_topic(
         "ReassignableTopicResponse", "ReassignablePartitionResponse", answered="responses"
     ),
+    49: _Entries(("entries",), "entries", "EntryData"),
     61: _Entries(
         ("topics",),
         "topics",

@@ -160,12 +160,8 @@ class MutationQuotas:
     # the store
 
     async def load_all(self, store: MetadataStore) -> None:
-        for client in await _children(store, ConfigZnode.path(CLIENTS)):
-            await self.take(store, f"{CLIENTS}/{client}")
-        for user in await _children(store, ConfigZnode.path(USERS)):
-            await self.take(store, f"{USERS}/{user}")
-            for client in await _children(store, f"{ConfigZnode.path(USERS, user)}/{CLIENTS}"):
-                await self.take(store, f"{USERS}/{user}/{CLIENTS}/{client}")
+        for entity_path in await all_entity_paths(store):
+            await self.take(store, entity_path)
 
     async def take(self, store: MetadataStore, entity_path: str) -> None:
         """Reads one entity's configs again: `users/u`, `clients/c`, `users/u/clients/c`."""
@@ -188,6 +184,16 @@ def parse_entity(entity_path: str) -> Entity | None:
         case ["users", user, "clients", client]:
             return Entity(user, client)
     return None
+
+
+async def all_entity_paths(store: MetadataStore) -> list[str]:
+    """Every user, client, and client of a user that has configs."""
+    paths = [f"{CLIENTS}/{client}" for client in await _children(store, ConfigZnode.path(CLIENTS))]
+    for user in await _children(store, ConfigZnode.path(USERS)):
+        paths.append(f"{USERS}/{user}")
+        below = await _children(store, f"{ConfigZnode.path(USERS, user)}/{CLIENTS}")
+        paths += [f"{USERS}/{user}/{CLIENTS}/{client}" for client in below]
+    return paths
 
 
 async def _children(store: MetadataStore, path: str) -> list[str]:

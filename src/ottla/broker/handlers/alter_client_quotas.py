@@ -1,0 +1,54 @@
+"""AlterClientQuotas (49), versions 0 to 1.
+
+Behaviour: sets and removes quotas of users, client ids and pairs of them, each entry by itself; any
+broker does it, all hear of it through a note under /config/changes.
+Versions: 1 is the flexible form of 0.
+Left out: quotas on connections per ip address.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.authorization import Operation, require_cluster
+from ottla.broker.quotas_store import change, entity_of, value_text
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+
+async def handle(
+    ctx: RequestContext, request: m.AlterClientQuotasRequest
+) -> m.AlterClientQuotasResponse:
+    require_cluster(ctx, Operation.ALTER_CONFIGS)
+    response = m.AlterClientQuotasResponse
+    entries = []
+    for entry in request.entries:
+        answered = response.EntryData(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            entity=[
+                response.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                for part in entry.entity
+            ],
+        )
+        try:
+            await _alter(ctx, entry, validate_only=request.validate_only)
+        except KafkaError as error:
+            answered.error_code, answered.error_message = error.code, error.message
+        entries.append(answered)
+    return response(entries=entries)
+
+
+async def _alter(
+    ctx: RequestContext, entry: m.AlterClientQuotasRequest.EntryData, *, validate_only: bool
+) -> None:
+    entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
+    edits: dict[str, str | None] = {}
+    for op in entry.ops:
+        # The key of a quota that is removed must be one, too.
+        text = value_text(op.key, 0.0 if op.remove else op.value)
+        edits[op.key] = None if op.remove else text
+    await change(ctx.services.store, entity, edits, validate_only=validate_only)

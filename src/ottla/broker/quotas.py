@@ -1,0 +1,193 @@
+"""Quotas of clients: bytes produced, bytes fetched, time of the broker (ClientQuotaManager, KIP-13,
+KIP-124, KIP-55).
+
+A client above its rate is answered at once, told how long to wait, and its connection is not read
+for that long. Where no quota is set nothing is measured.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.mutation_quota import Entity, all_entity_paths, parse_entity, resolve, sanitize
+from ottla.metadata.store import NoNodeError
+from ottla.metadata.znodes import ConfigZnode
+
+if TYPE_CHECKING:
+    from ottla.broker.dispatch import Call
+    from ottla.config import BrokerConfig
+    from ottla.metadata.store import MetadataStore
+    from ottla.runtime import Clock
+
+PRODUCER_BYTE_RATE = "producer_byte_rate"
+CONSUMER_BYTE_RATE = "consumer_byte_rate"
+REQUEST_PERCENTAGE = "request_percentage"
+KINDS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
+UNLIMITED = (1 << 63) - 1
+# The clients that were heard of longest ago are forgotten, and with them what they used.
+MAX_CLIENTS = 10_000
+_PRODUCE, _FETCH = 0, 1
+# What brokers ask of each other, and what comes before a client is known, takes no client's time.
+_EXEMPT = frozenset({4, 5, 6, 7, 17, 27, 36, 56, 57, 58, 67})
+
+
+class Window(NamedTuple):
+    """`quota.window.num` samples of `quota.window.size.seconds` each."""
+
+    samples: int = 11
+    sample_ms: float = 1000.0
+
+
+class RateMeter:
+    """Kafka's Rate over SampledStat: a sum over the last windows, by the time they cover."""
+
+    __slots__ = ("_samples", "_window")
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        # When each sample began, and its sum; the newest one last.
+        self._samples: deque[list[float]] = deque(maxlen=window.samples)
+
+    def record(self, value: float, now_ms: float) -> None:
+        if not self._samples or now_ms - self._samples[-1][0] >= self._window.sample_ms:
+            self._samples.append([now_ms, 0.0])
+        self._samples[-1][1] += value
+
+    def measure(self, now_ms: float) -> tuple[float, float]:
+        """The rate per second, and the time in milliseconds that it was taken over."""
+        samples, sample_ms = self._window
+        while self._samples and now_ms - self._samples[0][0] >= samples * sample_ms:
+            self._samples.popleft()
+        if not self._samples:
+            return 0.0, samples * sample_ms
+        covered_ms = now_ms - self._samples[0][0]
+        # A client that has just begun is measured as if it had been silent before.
+        missing = samples - 1 - covered_ms // sample_ms
+        if missing > 0:
+            covered_ms += missing * sample_ms
+        covered_ms = max(covered_ms, sample_ms)
+        return sum(value for _, value in self._samples) / covered_ms * 1000, covered_ms
+
+
+def throttle_ms(rate: float, limit: float, covered_ms: float) -> int:
+    """How long to be silent until the rate is down at the limit (QuotaUtils.throttleTime)."""
+    if rate <= limit:
+        return 0
+    return round((rate - limit) / limit * covered_ms)
+
+
+class ClientQuotas:
+    """The quotas of /config/users and /config/clients and what clients have used of them."""
+
+    def __init__(self, clock: Clock, config: BrokerConfig) -> None:
+        self._clock = clock
+        self._window = Window(
+            config.integer("quota.window.num"), config.integer("quota.window.size.seconds") * 1000.0
+        )
+        self._limits: dict[str, dict[Entity, float]] = {kind: {} for kind in KINDS}
+        self._static = {
+            PRODUCER_BYTE_RATE: config.integer("quota.producer.default"),
+            CONSUMER_BYTE_RATE: config.integer("quota.consumer.default"),
+            REQUEST_PERCENTAGE: UNLIMITED,
+        }
+        self._meters: dict[tuple[str, Entity], RateMeter] = {}
+        self.is_active = False
+        self._note_active()
+
+    def _note_active(self) -> None:
+        limited = any(limit < UNLIMITED for limit in self._static.values())
+        self.is_active = limited or any(self._limits.values())
+
+    def charge(self, call: Call, response: Any, principal: str) -> int:
+        """Counts an answered request; says how long its client is to be silent, and tells it."""
+        header = call.header
+        if header is None:
+            return 0
+        user = sanitize(principal.partition(":")[2])
+        client = sanitize(header.client_id or "")
+        now_ms = self._clock.monotonic_ms()
+        waits = []
+        if header.api_key == _PRODUCE:
+            waits.append(self._use(PRODUCER_BYTE_RATE, user, client, call.size_bytes, now_ms))
+        elif header.api_key == _FETCH and not _is_follower(call.request):
+            size = _fetched_bytes(response)
+            waits.append(self._use(CONSUMER_BYTE_RATE, user, client, size, now_ms))
+        if not _is_exempt(call):
+            percent = call.busy_ms / 10  # milliseconds of a second to per cent of it
+            wait = self._use(REQUEST_PERCENTAGE, user, client, percent, now_ms)
+            waits.append(min(wait, round(self._window.sample_ms)))
+        wait_ms = max(waits, default=0)
+        if wait_ms and response is not None:
+            told = getattr(response, "throttle_time_ms", None)
+            if told is not None:
+                response.throttle_time_ms = max(told, wait_ms)
+        return wait_ms
+
+    def _use(self, kind: str, user: str, client: str, amount: float, now_ms: float) -> int:
+        found = resolve(self._limits[kind], user, client)
+        if found is None:
+            if self._static[kind] == UNLIMITED:
+                return 0
+            found = self._static[kind], Entity(None, client)
+        limit, owner = found
+        meter = self._meters.pop((kind, owner), None) or RateMeter(self._window)
+        self._meters[kind, owner] = meter
+        if len(self._meters) > MAX_CLIENTS:
+            del self._meters[next(iter(self._meters))]
+        meter.record(amount, now_ms)
+        rate, covered_ms = meter.measure(now_ms)
+        return throttle_ms(rate, limit, covered_ms)
+
+    def set(self, entity: Entity, configs: Mapping[str, str]) -> None:
+        """Takes over one entity's configs; what is no positive number counts as no quota."""
+        for kind, limits in self._limits.items():
+            try:
+                limit = float(configs.get(kind, "0"))
+            except ValueError:
+                limit = 0.0
+            if 0 < limit < float(UNLIMITED):
+                limits[entity] = limit
+            else:
+                limits.pop(entity, None)
+        self._note_active()
+
+    async def load_all(self, store: MetadataStore) -> None:
+        for entity_path in await all_entity_paths(store):
+            await self.take(store, entity_path)
+
+    async def take(self, store: MetadataStore, entity_path: str) -> None:
+        """Reads one entity's configs again: `users/u`, `clients/c`, `users/u/clients/c`."""
+        entity = parse_entity(entity_path)
+        if entity is None:
+            return
+        try:
+            data, _ = await store.get(f"/config/{entity_path}")
+        except NoNodeError:
+            data = None
+        self.set(entity, ConfigZnode.decode(data))
+
+
+def _is_follower(request: Any) -> bool:
+    return bool(request.replica_id >= 0 or request.replica_state.replica_id >= 0)
+
+
+def _is_exempt(call: Call) -> bool:
+    api_key = call.loaded.route.api_key
+    if api_key == _PRODUCE:
+        return bool(call.request.acks == 0)
+    if api_key == _FETCH:
+        return _is_follower(call.request)
+    return api_key in _EXEMPT
+
+
+def _fetched_bytes(response: Any) -> int:
+    if response is None:
+        return 0
+    return sum(
+        len(data.records)
+        for topic in response.responses
+        for data in topic.partitions
+        if data.records is not None
+    )

@@ -1,0 +1,62 @@
+"""Kafka 2.8.2's kafka-configs sets and shows quotas on Ottla as it does on Apache Kafka."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from cli_java_tools import SETTLE_S, Answer, JavaTools
+from conftest import need_jars
+
+from ottla.testing.cluster import ProcessCluster
+from ottla.testing.java import ApacheKafka, ApacheZooKeeper
+
+pytestmark = pytest.mark.peers
+
+STEPS = [
+    "--describe --entity-type clients",
+    "--alter --entity-type clients --entity-name c --add-config producer_byte_rate=1024",
+    "--alter --entity-type clients --entity-default --add-config consumer_byte_rate=2048",
+    "--describe --entity-type clients --entity-name c",
+    "--describe --entity-type clients --entity-default",
+    "--alter --entity-type users --entity-name a/b --add-config "
+    "request_percentage=50,controller_mutation_rate=2.5",
+    "--alter --entity-type users --entity-name a/b --entity-type clients --entity-name c "
+    "--add-config producer_byte_rate=1",
+    "--alter --entity-type users --entity-default --entity-type clients --entity-default "
+    "--add-config producer_byte_rate=2",
+    "--describe --entity-type users",
+    "--describe --entity-type users --entity-name a/b",
+    "--describe --entity-type users --entity-type clients",
+    "--describe --entity-type users --entity-name a/b --entity-type clients --entity-name c",
+    "--alter --entity-type clients --entity-name c --add-config nope=1",
+    "--alter --entity-type clients --entity-name c --delete-config producer_byte_rate",
+    "--describe --entity-type clients --entity-name c",
+    "--alter --entity-type clients --entity-name c --delete-config producer_byte_rate",
+]
+
+
+def answers(java: JavaTools, bootstrap: str) -> dict[int, Answer]:
+    found = {}
+    for number, step in enumerate(STEPS):
+        answer = java.ask("configs", "--bootstrap-server", bootstrap, *step.split())
+        # Several entities come in the order of a hash map.
+        found[number] = Answer(answer.code, sorted(answer.lines), answer.error)
+        time.sleep(SETTLE_S)
+    return found
+
+
+def test_kafka_configs_on_both(apache_zookeeper: ApacheZooKeeper) -> None:
+    need_jars("kafka-2.8.2")
+    with JavaTools() as java:
+        with ApacheKafka(f"{apache_zookeeper.address}/quotas", brokers=1) as kafka:
+            theirs = answers(java, kafka.bootstrap_servers)
+        with ProcessCluster(brokers=1) as cluster:
+            ours = answers(java, cluster.bootstrap_servers)
+    for number, step in enumerate(STEPS):
+        if step.startswith("--describe --entity-type users") and "clients" not in step:
+            # The tool then asks for the users' SCRAM credentials, which do not exist here.
+            assert ours[number].error.endswith("DESCRIBE_USER_SCRAM_CREDENTIALS")
+            ours[number] = ours[number]._replace(code=0, error="")
+    assert ours == theirs
+    assert any("producer_byte_rate=1024.0" in line for line in theirs[3].lines), theirs
