@@ -203,7 +203,7 @@ async def test_a_throttled_reassignment_waits_until_the_throttle_goes(pair: Loca
         await h.produce(pair, "t", range(first, first + 100_000))
     rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
     await set_broker_configs(pair, dict.fromkeys(rates, "1000"))
-    quota = pair.nodes[1].services.replica_manager.follower_quota
+    quota = pair.nodes[1].services.replica_manager.throttles.follower
     await pair.until(lambda: quota.limit == 1000, "the rate is known")
     assert await h.reassign(pair, "t", {0: [0, 1]}) == {0: 0}
 

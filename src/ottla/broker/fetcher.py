@@ -222,7 +222,7 @@ class LeaderFetcher:
                 self._follows.pop(tp, None)
                 self._newcomers.pop(tp, None)
             elif follow.retry_at_ms > now_ms or (
-                follow.is_behind and self._manager.is_follower_throttled(log)
+                follow.is_behind and self._manager.throttles.must_pause(log)
             ):
                 self._dirty[tp] = None
             else:
@@ -313,7 +313,7 @@ class LeaderFetcher:
                 return
             if data.records is not None and len(data.records):
                 self._append(log, data.records)
-                self._manager.count_fetched(log, len(data.records))
+                self._manager.throttles.fetched(log, len(data.records))
             follow.is_behind = data.high_watermark > log.end_offset
             moved = log.set_high_watermark(min(data.high_watermark, log.end_offset))
             if data.log_start_offset > log.start_offset:

@@ -27,13 +27,7 @@ from ottla.broker.replica_types import (
     LeaderNode,
     ProduceResult,
 )
-from ottla.broker.replication_quota import (
-    FOLLOWER_RATE,
-    LEADER_RATE,
-    ReplicationQuota,
-    dynamic_rate,
-    lists_replica,
-)
+from ottla.broker.replication_throttles import ReplicationThrottles
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime
 from ottla.storage.append_checks import Origin, RecordsRejected
@@ -80,7 +74,7 @@ class ReplicaManager:
         self._on_dir_failure = on_dir_failure
         self._lag_max_ms = config.integer("replica.lag.time.max.ms")
         self._partitions: dict[TopicPartition, Partition] = {}
-        self._offline: set[TopicPartition] = set()
+        self.offline: set[TopicPartition] = set()
         self._timeouts = Timeouts()
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), runtime.random
@@ -95,8 +89,7 @@ class ReplicaManager:
         self._seen_brokers_version = -1
         self.moves = LogDirMoves(self)
         self._rack_aware = is_rack_aware(config.optional_text("replica.selector.class"))
-        self.leader_quota, self.follower_quota = ReplicationQuota(), ReplicationQuota()
-        self.reconfigure(config)
+        self.throttles = ReplicationThrottles(runtime.clock, self.broker_id, config)
 
     # --- life -------------------------------------------------------------------------------
 
@@ -155,7 +148,7 @@ class ReplicaManager:
         partition = self._partitions.get(tp)
         if partition is not None:
             return partition
-        if tp in self._offline:
+        if tp in self.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {tp} is offline")
         if self.metadata_cache.contains(tp):
             # The controller assigned it here and the request is on its way, or it moved away.
@@ -168,13 +161,8 @@ class ReplicaManager:
     def partitions(self) -> Iterable[Partition]:
         return self._partitions.values()
 
-    @property
-    def offline_count(self) -> int:
-        """Replicas that were in a folder that failed."""
-        return len(self._offline)
-
     def is_offline(self, tp: TopicPartition) -> bool:
-        return tp in self._offline
+        return tp in self.offline
 
     def enter(self, tp: TopicPartition) -> Partition:
         """The partition, made if it is not here yet."""
@@ -212,7 +200,7 @@ class ReplicaManager:
 
     def set_offline(self, tp: TopicPartition) -> None:
         partition = self._partitions.pop(tp, None)
-        self._offline.add(tp)
+        self.offline.add(tp)
         self.moves.forget(tp)
         if self._fetchers is not None:
             self._fetchers.remove([tp])
@@ -402,7 +390,7 @@ class ReplicaManager:
 
     def new_wait(self, params: FetchParams, offsets: dict[Readable, int]) -> FetchWait:
         held_back: set[Readable] = set()
-        if params.is_follower and self.leader_quota.is_on:
+        if params.is_follower and self.throttles.leader.is_on:
             held_back = {
                 partition
                 for partition in self._partitions.values()
@@ -439,47 +427,19 @@ class ReplicaManager:
     # --- throttles --------------------------------------------------------------------------
 
     def is_throttled(self, partition: Partition, replica_id: int) -> bool:
-        """Followers out of the ISR wait while the listed replicas took more than their rate."""
-        quota, log = self.leader_quota, partition.log
-        return (
-            quota.is_on
-            and log is not None
-            and replica_id not in partition.isr
-            and self._lists(log, log.settings.leader_replication_throttled_replicas)
-            and quota.is_exceeded(self.runtime.clock.monotonic_ms())
-        )
-
-    def is_follower_throttled(self, log: Log) -> bool:
-        """Whether this broker, behind with a listed replica, has fetched enough for now."""
-        quota = self.follower_quota
-        return (
-            quota.is_on
-            and self._lists(log, log.settings.follower_replication_throttled_replicas)
-            and quota.is_exceeded(self.runtime.clock.monotonic_ms())
-        )
+        return self.throttles.holds_back(partition, replica_id)
 
     def count_sent(self, results: Iterable[tuple[TopicPartition, FetchResult]]) -> None:
-        """Bytes that listed replicas got from this leader."""
-        if not self.leader_quota.is_on:
-            return
-        now_ms = self.runtime.clock.monotonic_ms()
-        for tp, result in results:
-            log = self.log(tp) if result.size else None
-            if log and self._lists(log, log.settings.leader_replication_throttled_replicas):
-                self.leader_quota.record(result.size, now_ms)
-
-    def count_fetched(self, log: Log, size: int) -> None:
-        quota = self.follower_quota
-        if quota.is_on and self._lists(log, log.settings.follower_replication_throttled_replicas):
-            quota.record(size, self.runtime.clock.monotonic_ms())
-
-    def _lists(self, log: Log, throttled: tuple[str, ...]) -> bool:
-        return bool(throttled) and lists_replica(throttled, log.tp.partition, self.broker_id)
+        """What followers get in an answer."""
+        if self.throttles.leader.is_on:
+            for tp, result in results:
+                log = self.log(tp) if result.size else None
+                if log is not None:
+                    self.throttles.sent(log, result.size)
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Other dynamic broker configs: the rates of replication."""
-        self.leader_quota.limit = dynamic_rate(config, LEADER_RATE)
-        self.follower_quota.limit = dynamic_rate(config, FOLLOWER_RATE)
+        self.throttles.reconfigure(config)
 
     def note_follower(
         self,

@@ -36,7 +36,7 @@ async def test_a_listed_replica_waits_for_its_share(brokers: MakeBrokers, side: 
         max_message_bytes=2000,
     )
     one = leader if side == "leader" else follower
-    quota = one.manager.leader_quota if side == "leader" else one.manager.follower_quota
+    quota = one.manager.throttles.leader if side == "leader" else one.manager.throttles.follower
     quota.limit = 100
     quota.record(2000, one.clock.monotonic_ms())  # it had its share
     follower.order(0, 1, replicas=[0, 1], isr=[0])
@@ -50,18 +50,18 @@ async def test_a_listed_replica_waits_for_its_share(brokers: MakeBrokers, side: 
 async def test_replicas_in_sync_are_never_held_back(brokers: MakeBrokers) -> None:
     members = await brokers(2, leader_replication_throttled_replicas=("*",))
     lead(members, 0, 1)
-    members[0].manager.leader_quota.limit = 1
-    members[0].manager.leader_quota.record(10_000, members[0].clock.monotonic_ms())
+    members[0].manager.throttles.leader.limit = 1
+    members[0].manager.throttles.leader.record(10_000, members[0].clock.monotonic_ms())
     result = await members[0].produce(3, acks=-1)
     assert result.error is ErrorCode.NONE
 
 
 async def test_replicas_that_are_not_listed_are_not_counted(brokers: MakeBrokers) -> None:
     leader, follower = await behind(brokers, leader_replication_throttled_replicas=("0:7",))
-    leader.manager.leader_quota.limit = 1
+    leader.manager.throttles.leader.limit = 1
     follower.order(0, 1, replicas=[0, 1], isr=[0])
     await until(lambda: follower.log.end_offset == 600)
-    assert leader.manager.leader_quota.rate(leader.clock.monotonic_ms()) == 0
+    assert leader.manager.throttles.leader.rate(leader.clock.monotonic_ms()) == 0
 
 
 def test_the_selector_class() -> None:
