@@ -93,7 +93,12 @@ class NodeParts:
             LiveConfig(config, broker_id, self._take_broker_config),
             self._take_quota,
         )
-        self.services = BrokerServices(
+        self.services = self._join(broker_id, cluster_id, cache)
+
+    def _join(self, broker_id: int, cluster_id: str, cache: MetadataCache) -> BrokerServices:
+        """What all connections share."""
+        config, runtime, store = self._node.config, self._node.runtime, self._store
+        return BrokerServices(
             runtime=runtime,
             config=config,
             broker_id=broker_id,
