@@ -165,7 +165,7 @@ async def test_throttled_reassignment(cluster: LocalCluster, tmp_path: Path) -> 
 
     def limits() -> list[tuple[int, int]]:
         managers = [cluster.nodes[i].parts.replica_manager for i in range(3)]
-        return [(m.leader_quota.limit, m.follower_quota.limit) for m in managers]
+        return [(m.throttles.leader.limit, m.throttles.follower.limit) for m in managers]
 
     set_to, free = (5_000_000, 5_000_000), (UNLIMITED, UNLIMITED)
     await cluster.until(lambda: limits() == [set_to, set_to, free], "the rates are known")
