@@ -74,7 +74,7 @@ class ReplicaManager:
         self._on_dir_failure = on_dir_failure
         self._lag_max_ms = config.integer("replica.lag.time.max.ms")
         self._partitions: dict[TopicPartition, Partition] = {}
-        self.offline: set[TopicPartition] = set()
+        self._offline: set[TopicPartition] = set()
         self._timeouts = Timeouts()
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), runtime.random
@@ -148,7 +148,7 @@ class ReplicaManager:
         partition = self._partitions.get(tp)
         if partition is not None:
             return partition
-        if tp in self.offline:
+        if tp in self._offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {tp} is offline")
         if self.metadata_cache.contains(tp):
             # The controller assigned it here and the request is on its way, or it moved away.
@@ -161,8 +161,13 @@ class ReplicaManager:
     def partitions(self) -> Iterable[Partition]:
         return self._partitions.values()
 
+    @property
+    def offline_count(self) -> int:
+        """Replicas that were in a folder that failed."""
+        return len(self._offline)
+
     def is_offline(self, tp: TopicPartition) -> bool:
-        return tp in self.offline
+        return tp in self._offline
 
     def enter(self, tp: TopicPartition) -> Partition:
         """The partition, made if it is not here yet."""
@@ -200,7 +205,7 @@ class ReplicaManager:
 
     def set_offline(self, tp: TopicPartition) -> None:
         partition = self._partitions.pop(tp, None)
-        self.offline.add(tp)
+        self._offline.add(tp)
         self.moves.forget(tp)
         if self._fetchers is not None:
             self._fetchers.remove([tp])
