@@ -34,7 +34,7 @@ _FIND_MAX_VERSION = 3
 _OFFSET_FETCH_VERSIONS = (2, 7)
 _STATES_FROM_VERSION = 4
 _COMMIT_VERSIONS = (2, 8)
-# Errors of DescribeGroups and friends that say "ask elsewhere, or later".
+# Of a commit by somebody who is no member.
 _NO_GENERATION = -1
 
 
