@@ -90,11 +90,14 @@ def format_double(value: float) -> str:
         return repr(float(value))
     if value != value or value in (float("inf"), float("-inf")):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[repr(value)]
-    mantissa, _, exponent = f"{value:.17e}".partition("e")
-    # repr holds the shortest digits; the exponent form only moves the point.
-    digits = repr(float(value)).partition("e")[0].replace(".", "").replace("-", "").strip("0")
-    sign = "-" if mantissa.startswith("-") else ""
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{int(exponent)}"
+    from decimal import Decimal  # rare: keeps a broker's start short
+
+    # repr holds the shortest digits that read back as the same number, as Java's text does.
+    negative, digits, exponent = Decimal(repr(float(value))).as_tuple()
+    text = "".join(map(str, digits))
+    power = len(text) - 1 + int(exponent)
+    text = text.rstrip("0")
+    return f"{'-' if negative else ''}{text[0]}.{text[1:] or '0'}E{power}"
 
 
 class AtLeast(NamedTuple):

@@ -118,7 +118,10 @@ def test_a_dead_bootstrap_server_is_one_line_soon() -> None:
         (["up", "--zookeeper", "a:1", "--zookeeper-port", "2"], "exclude each other"),
         (["broker"], "Missing option '--config'."),
         (["broker", "--config", "/no/such"], "'/no/such' does not exist."),
-        (["bench", "everything"], "'everything' is not one of 'codec', 'store', 'start'."),
+        (
+            ["bench", "everything"],
+            "'everything' is not one of 'codec', 'store', 'start', 'topics'.",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line(

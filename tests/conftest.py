@@ -1,0 +1,10 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# The same examples in every run: what fails here fails again. New examples are for the campaign.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("campaign", deadline=None, max_examples=2000)
+settings.load_profile("repeatable")
