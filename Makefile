@@ -55,6 +55,8 @@ demo: setup
 
 campaign: setup peers
 	$(BIN)/pytest -m campaign
+	for scenario in tests/simulation/*.toml; do \
+		$(BIN)/python -m ottla.simulation $$scenario --jobs 2 --seeds 1000 --first 10000 || exit 1; done
 
 # Everything that make setup made in the checkout.
 clean:

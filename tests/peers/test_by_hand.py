@@ -1,6 +1,6 @@
 """Topics made and bent by hand in ZooKeeper (seeds 001 and 003): Kafka 2.8.2 and Ottla agree.
 
-Where 2.8.2 does otherwise than a seed says, the ADRs 15 (docs/adr/0015-*.md) say so.
+Where 2.8.2 does otherwise than a seed says, the ADRs 15, 19, 20 and 21 say so.
 """
 
 import difflib
@@ -149,7 +149,7 @@ def test_a_partition_without_replicas(same):
 
 
 def test_garbage_is_overwritten_by_kafka_and_left_alone_by_ottla(apache_cluster, ottla):
-    """The one case where Ottla does otherwise (docs/adr/0015-garbage-in-a-topic-node.md)."""
+    """The one case where Ottla does otherwise (docs/adr/0021-garbage-in-a-topic-node.md)."""
     theirs, ours = (
         moments(cluster, by_hand.garbage, "garbage") for cluster in (apache_cluster, ottla)
     )
