@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from conftest import need_jars
+
 from ottla.cli import main as cli_main
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper, java_command
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 from cli_java_tools import SETTLE_S, Answer, JavaTools
-
 from conftest import need_jars
+
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper
 
