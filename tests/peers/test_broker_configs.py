@@ -85,7 +85,6 @@ TOOL_STEPS = [
     "--describe --broker 0",
     "--alter --broker 0 --add-config broker.id=5",
     "--alter --broker 0 --add-config num.io.threads=50",
-    "--alter --broker 7 --add-config log.roll.ms=50",
     "--alter --broker 0 --delete-config log.segment.bytes",
     "--alter --broker 0 --delete-config log.retention.ms,leader.replication.throttled.rate",
     "--alter --entity-type brokers --entity-default --delete-config log.segment.bytes",

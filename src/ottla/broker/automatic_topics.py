@@ -142,6 +142,9 @@ class AutomaticTopics:
             results = await self._create_topics(wanted, timeout_ms=0)
         finally:
             self._being_created.difference_update(new)
+        # No time was given: code 7 is a topic that was written and has no leaders yet.
+        created = {r.name for r in results if r.error_code == ErrorCode.REQUEST_TIMED_OUT}
+        _log_creations([topic for topic in wanted if topic.name in created])
         under_way = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.TOPIC_ALREADY_EXISTS)
         return {
             result.name: ErrorCode.LEADER_NOT_AVAILABLE
@@ -162,7 +165,10 @@ class AutomaticTopics:
             return
         finally:
             self._being_created.difference_update(topic.name for topic in topics)
-        for result in cast("m.CreateTopicsResponse", response).topics:
+        results = cast("m.CreateTopicsResponse", response).topics
+        created = {r.name for r in results if r.error_code == ErrorCode.NONE}
+        _log_creations([topic for topic in topics if topic.name in created])
+        for result in results:
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 log.warning(
                     "the controller did not create topic %s: code %d %s",
@@ -176,3 +182,13 @@ class AutomaticTopics:
         for task in tuple(self._requests):
             task.cancel()
         await asyncio.gather(*self._requests, return_exceptions=True)
+
+
+def _log_creations(topics: Sequence[m.CreateTopicsRequest.CreatableTopic]) -> None:
+    for topic in topics:
+        log.info(
+            "Auto creation of topic %s with %d partitions and replication factor %d is successful",
+            topic.name,
+            topic.num_partitions,
+            topic.replication_factor,
+        )

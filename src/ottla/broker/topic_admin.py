@@ -168,6 +168,13 @@ class TopicAdmin:
         self, plans: dict[str, validation.CreationPlan], ids: dict[str, TopicId]
     ) -> dict[str, KafkaError]:
         pending = list(plans.values())
+        for plan in pending:
+            log.info(
+                "Creating topic %s with configuration %s and initial partition assignment %s",
+                plan.name,
+                plan.configs,
+                plan.assignment,
+            )
         batches = [
             pending[start : start + _TOPICS_PER_MULTI]
             for start in range(0, len(pending), _TOPICS_PER_MULTI)

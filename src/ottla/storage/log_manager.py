@@ -156,10 +156,11 @@ class LogManager:
         log = self._logs.get(tp)
         if log is not None:
             return log
-        if not is_new and any(data_dir.offline for data_dir in self._dirs.values()):
+        if not is_new and self.offline_dirs():
+            offline = ",".join(map(str, self.offline_dirs()))
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Can not create log for {tp} because log directories are offline",
+                f"Can not create log for {tp} because log directories {offline} are offline",
             )
         for data_dir in self._candidates(tp):
             try:
@@ -168,8 +169,10 @@ class LogManager:
                 self.dir_failed(data_dir.path, error)
                 continue
             data_dir.log_count += 1
-            return self._enter(log)
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory for {tp} is usable")
+            return self._created(log)
+        tried = ", ".join(map(str, self._dirs))
+        text = f"No log directories available. Tried {tried}"
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     def _candidates(self, tp: TopicPartition) -> list[DataDir]:
         """Least loaded first, but a folder that was asked for before all others."""
@@ -190,6 +193,16 @@ class LogManager:
         log.on_roll = self._flush_soon
         self._logs[log.tp] = log
         return log
+
+    def _created(self, log: Log) -> Log:
+        settings = log.settings
+        policy = ",".join(sorted(settings.cleanup_policy))
+        _logger.info(
+            "Created log for partition %s in %s with properties {%s}.",
+            *(log.tp, log.folder),
+            f"cleanup.policy={policy}, retention.ms={settings.retention_ms}",
+        )
+        return self._enter(log)
 
     async def create_ahead(self, wanted: Mapping[TopicPartition, TopicId]) -> None:
         """Makes the files of many new logs off the event loop, which a large LeaderAndIsr would
@@ -214,7 +227,7 @@ class LogManager:
             _logger.error("logs could not be created: %s", error)
         for log in made:
             if log.tp not in self._logs and self._dirs[log.data_dir].offline is None:
-                self._enter(log)
+                self._created(log)
         for data_dir in self._dirs.values():
             data_dir.log_count = len(self._logs_in(data_dir))
 
