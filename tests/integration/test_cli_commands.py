@@ -114,6 +114,9 @@ def test_many_topics_are_waited_for(ottla: Cli, running: Cluster) -> None:
         settled(ottla, name, 2)
     gone = ottla("topics", "--delete", "--topic", "wait-.*", "--wait")
     assert gone[-1].endswith("(2 of 2).")
+    folders = running.options.data.glob("broker-*/wait-*")
+    assert [folder for folder in folders if not folder.name.endswith("-delete")] == []
+    assert not any(name.startswith("wait-") for name in ottla("topics", "--list", at="zookeeper"))
     for address in running.bootstrap_servers.split(","):
         assert cli_main.run(["topics", "--bootstrap-server", address, "--list"]) == 0
         assert not any(name.startswith("wait-") for name in ottla("topics", "--list"))

@@ -162,14 +162,31 @@ async def _delete(admin: Admin, options: TopicOptions) -> None:
 
 
 async def _wait_until_gone(admin: Admin, names: list[str], options: TopicOptions) -> None:
-    """Until no live broker has one of the topics in its metadata any more."""
+    """Until no live broker knows the topics, none has a replica folder of that name, and the
+    controller would take the names for new topics, so that their znodes are gone too."""
 
     async def still_there(left: set[str]) -> set[str]:
         nodes = (await admin.describe_cluster()).nodes
         known = [await admin.topics_known_to(node.id, sorted(left)) for node in nodes]
-        return set[str]().union(*known)
+        found = set[str]().union(*known)
+        if found:
+            return found
+        for node in nodes:
+            for log_dir in (await admin.describe_log_dirs(node.id)).values():
+                found |= {replica.partition.topic for replica in log_dir.replicas} & left
+        return found or await _taken_names(admin, left)
 
     await wait_until_gone(names, still_there, options)
+
+
+async def _taken_names(admin: Admin, names: set[str]) -> set[str]:
+    trial = [NewTopic(name, 1, 1) for name in sorted(names)]
+    answers = await admin.create_topics(trial, validate_only=True)
+    return {
+        name
+        for name, answer in answers.items()
+        if isinstance(answer, KafkaError) and answer.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    }
 
 
 async def wait_until_gone(
