@@ -14,9 +14,10 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from local_cluster import LocalCluster
 
-from ottla.broker.config_admin import leave_note
 from ottla.broker.replication_quota import ALTER_LOG_DIRS_RATE, UNLIMITED, dynamic_rate
 from ottla.cli import main as cli_main
+from ottla.metadata import znodes
+from ottla.metadata.store import CreateMode
 from ottla.metadata.znodes import ConfigZnode
 from ottla.node import Node
 from ottla.topics.configs import LogConfig
@@ -241,7 +242,11 @@ async def test_znodes_written_by_hand(cluster: LocalCluster) -> None:
     await store.create("/config/brokers/1", ConfigZnode.encode(entries))
     await store.create("/config/brokers/<default>", b"garbage")
     for entity in ("1", "<default>"):
-        await leave_note(store, f"brokers/{entity}")
+        await store.create(
+            znodes.ConfigChangeZnode.path(),
+            znodes.ConfigChangeZnode.encode(znodes.ConfigChange(f"brokers/{entity}")),
+            mode=CreateMode.PERSISTENT_SEQUENTIAL,
+        )
     await until_settings(cluster, "t", retention_ms=[604_800_000, 77, 604_800_000])
     assert cluster.nodes[1].services.config.advertised_listeners == before
     # A change through the broker keeps the password that only Kafka can read.

@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -35,9 +34,7 @@ TOPICS_PER_REQUEST = 10
 COMPLETE_WITHIN_S = 10.0
 # The shortest session that the store grants: two of its ticks.
 SESSION_MS = 4_000
-LEADS = re.compile(
-    r"(?:broker-(?P<id>\d+): )?.*INFO (?P<tp>\S+): leads from .* with epoch (?P<e>\d+)"
-)
+LEADS = re.compile(r".*INFO (?P<tp>\S+): leads from .* with epoch (?P<e>\d+)")
 
 
 class Creator:
@@ -159,23 +156,14 @@ def leaders_by_epoch(cluster: ProcessCluster) -> dict[tuple[str, int], set[int]]
     """(partition, epoch) -> the brokers that say that they led it."""
     claims: dict[tuple[str, int], set[int]] = defaultdict(set)
     logs: Path = cluster.options.data / "logs"
-    for path in logs.glob("broker-*-state-change.log*"):
-        broker_id = int(path.name.split("-")[1])
+    # Brokers that were started again write to a file of their own.
+    for path in [*logs.glob("broker-*-state-change.log*"), *logs.glob("broker-*.stderr")]:
+        broker_id = int(path.name.removesuffix(".stderr").split("-")[1])
         for line in path.read_text().splitlines():
-            note(claims, line, broker_id)
-    # Brokers that were started again write to the cluster's own stderr.
-    errors: Any = cluster._errors
-    errors.seek(0)
-    for line in errors:
-        note(claims, line, None)
+            found = LEADS.match(line)
+            if found is not None:
+                claims[found["tp"], int(found["e"])].add(broker_id)
     return claims
-
-
-def note(claims: dict[tuple[str, int], set[int]], line: str, broker_id: int | None) -> None:
-    found = LEADS.match(line)
-    if found is not None:
-        who = broker_id if broker_id is not None else int(found["id"])
-        claims[found["tp"], int(found["e"])].add(who)
 
 
 def make_cluster() -> ProcessCluster:

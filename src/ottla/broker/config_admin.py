@@ -1,7 +1,7 @@
 """Reads and alters the configs of topics (ZkAdminManager.alterConfigs, ConfigHelper); those of
 brokers are altered in `dynamic_config.py`.
 
-Any broker may write them: first the config znode, then a change notification that makes every
+Any broker may write them: the config znode, and with it a change notification that makes every
 broker read it again (`config_changes.py`).
 """
 
@@ -23,7 +23,8 @@ from ottla.metadata.store import (
     Create,
     CreateMode,
     NoNodeError,
-    Op,
+    OpResult,
+    RuntimeInconsistencyError,
     SetData,
 )
 from ottla.topics.configs import topic_definitions, validate_topic_configs
@@ -196,37 +197,49 @@ async def _store_config(
         ) from None
     if validate_only:
         return
-    await _write_if_there(services.store, topic, znodes.ConfigZnode.encode(configs))
-    await leave_note(services.store, f"{znodes.ConfigZnode.TOPICS}/{topic}")
-
-
-async def leave_note(store: MetadataStore, entity_path: str) -> None:
-    """Tells every broker to read the configs of `topics/<name>` or `brokers/<id>` again."""
-    await store.create(
-        znodes.ConfigChangeZnode.path(),
-        znodes.ConfigChangeZnode.encode(znodes.ConfigChange(entity_path)),
-        mode=CreateMode.PERSISTENT_SEQUENTIAL,
-    )
-
-
-async def _write_if_there(store: MetadataStore, topic: str, data: bytes) -> None:
-    """Sets or creates the config znode of a topic that exists in the same moment.
-
-    The metadata cache may not know yet that the topic is gone, and nobody would remove a config
-    that is written after its topic's end.
-    """
+    # The metadata cache may not know yet that the topic is gone, and nobody would remove a config
+    # that is written after its topic's end: the topic has to be there in the same moment.
     is_there = Check(znodes.TopicZnode.path(topic), ANY_VERSION)
-    writes: tuple[Op, Op] = (SetData(_path(topic), data), Create(_path(topic), data))
-    for write in writes:
-        there, written = await store.multi([is_there, write])
-        if isinstance(there.error, NoNodeError):
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist."
-            )
-        if not isinstance(written.error, NoNodeError):
+    results = await store_with_note(
+        services.store, znodes.ConfigZnode.TOPICS, topic, configs, condition=is_there
+    )
+    if isinstance(results[0].error, NoNodeError):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist."
+        )
+    raise_failure(results)
+
+
+async def store_with_note(
+    store: MetadataStore,
+    kind: str,
+    entity: str,
+    configs: Mapping[str, str],
+    *,
+    condition: Check | None = None,
+) -> list[OpResult]:
+    """Sets or creates a config znode and leaves the note that has every broker read it again.
+
+    Kafka does so in two steps; a writer that loses its session between them leaves a config that
+    nobody hears of. Here it is one. The result of the `condition` comes first.
+    """
+    path, data = znodes.ConfigZnode.path(kind, entity), znodes.ConfigZnode.encode(configs)
+    change = znodes.ConfigChangeZnode.encode(znodes.ConfigChange(f"{kind}/{entity}"))
+    note = Create(znodes.ConfigChangeZnode.path(), change, CreateMode.PERSISTENT_SEQUENTIAL)
+    conditions = [] if condition is None else [condition]
+    results: list[OpResult] = []
+    for write in (SetData(path, data), Create(path, data)):
+        results = await store.multi([*conditions, write, note])
+        if not isinstance(results[len(conditions)].error, NoNodeError):
             break
-    if written.error is not None:
-        raise written.error
+    return results
+
+
+def raise_failure(results: list[OpResult]) -> None:
+    """The cause of a multi that was not done."""
+    for result in results:
+        if result.error is not None and not isinstance(result.error, RuntimeInconsistencyError):
+            raise result.error
 
 
 def unsupported_resource(resource_type: int) -> KafkaError:

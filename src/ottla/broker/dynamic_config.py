@@ -18,10 +18,10 @@ from ottla.broker.config_admin import (
     check_changes,
     check_entries,
     invalid_request,
-    leave_note,
+    raise_failure,
     read_config,
+    store_with_note,
 )
-from ottla.broker.topic_admin import write_config
 from ottla.config import broker_definitions
 from ottla.config_checks import RequirementFailed
 from ottla.config_dynamic import (
@@ -157,8 +157,7 @@ async def _alter(
         ) from None
     if validate_only:
         return
-    await write_config(services.store, ConfigZnode.path(ConfigZnode.BROKERS, entity), entries)
-    await leave_note(services.store, f"{ConfigZnode.BROKERS}/{entity}")
+    raise_failure(await store_with_note(services.store, ConfigZnode.BROKERS, entity, entries))
 
 
 def _check(

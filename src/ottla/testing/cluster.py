@@ -259,11 +259,13 @@ class ProcessCluster(_ClusterBase):
     def restart(self, broker_id: int) -> None:
         """Starts a killed broker again; returns when it accepts connections."""
         config = config_path(self.options.data, broker_id)
-        self._restarted[broker_id] = subprocess.Popen(
-            [sys.executable, "-m", "ottla", "broker", "--config", str(config)],
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-        )
+        # A file of its own: lines of several processes in one file tear each other.
+        with stderr_path(self.options.data, broker_id).open("ab") as errors:
+            self._restarted[broker_id] = subprocess.Popen(
+                [sys.executable, "-m", "ottla", "broker", "--config", str(config)],
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             with (
@@ -274,6 +276,11 @@ class ProcessCluster(_ClusterBase):
             if time.monotonic() > deadline or self._restarted[broker_id].poll() is not None:
                 raise ClusterError(f"broker {broker_id} did not come back")
             time.sleep(0.05)
+
+
+def stderr_path(data: Path, broker_id: int) -> Path:
+    """What a broker that was started again says."""
+    return data / "logs" / f"broker-{broker_id}.stderr"
 
 
 def _end(process: subprocess.Popen[Any]) -> None:

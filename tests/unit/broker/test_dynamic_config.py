@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from cluster_messages import context
 
-from ottla.broker.config_admin import leave_note
 from ottla.broker.config_changes import ConfigChanges
 from ottla.broker.dynamic_config import LiveConfig
 from ottla.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
 from ottla.broker.registration import create_permanent_paths
 from ottla.broker.topic_settings import TopicSettings
 from ottla.config import BrokerConfig
+from ottla.metadata import znodes
 from ottla.metadata.embedded import EmbeddedStore
+from ottla.metadata.store import CreateMode
 from ottla.metadata.znodes import ConfigZnode
 from ottla.runtime import SystemClock
 from ottla.wire import messages as m
@@ -163,7 +164,11 @@ async def test_notes_make_a_broker_follow(broker_store: EmbeddedStore) -> None:
     await change(broker_store, "", (SET, "log.roll.ms", "10"))
     await follower.changes.start()
     await change(broker_store, "1", (SET, "log.roll.ms", "20"))
-    await leave_note(broker_store, "brokers/2")
+    await broker_store.create(
+        znodes.ConfigChangeZnode.path(),
+        znodes.ConfigChangeZnode.encode(znodes.ConfigChange("brokers/2")),
+        mode=CreateMode.PERSISTENT_SEQUENTIAL,
+    )
     await change(broker_store, "1", (DELETE, "log.roll.ms", None))
     await asyncio.sleep(0.05)
     await change(broker_store, "", (DELETE, "log.roll.ms", None))
