@@ -27,10 +27,10 @@ from ottla.runtime import system_runtime
 from ottla.testing.java import ApacheZooKeeper, missing_reason
 from ottla.zk.client import ZooKeeperClient
 
-ROUNDS = 3
+ROUNDS = 7
 SINGLE_CREATES = 400
 PIPELINED_CREATES = 4000
-MULTIS = 40
+MULTIS = 200
 MULTI_SIZE = 100
 GETS = 8000
 WATCHING_CLIENTS = 10
