@@ -28,12 +28,15 @@ from ottla.types import Endpoint, TopicPartition
 from ottla.wire import messages as m
 from ottla.zk.engine import Engine
 
+# More than any step of the controller takes between two things that settle() can see.
+SETTLED_AFTER_TURNS = 50
+
 
 def runtime(seed: int = 7) -> Runtime:
     return Runtime(SystemClock(), random.Random(seed), SystemNetwork(), SystemDisk())
 
 
-async def eventually(condition: Callable[[], Any], timeout_s: float = 5.0) -> Any:
+async def eventually(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     """The first true value of the condition, which may be a coroutine function."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while True:
@@ -192,10 +195,16 @@ class ControlledCluster:
         await self.controller_stores[index].close()
 
     async def settle(self) -> None:
-        """Waits until neither the store nor the requests have changed for a while."""
+        """Waits until neither the store nor the requests have changed for a while.
+
+        Store and brokers are in this process: what is under way goes on with every turn of the
+        loop, so turns are counted. Milliseconds may all pass in one turn on a loaded machine.
+        """
         quiet, last = 0, None
         while quiet < 4:
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.001)
+            for _ in range(SETTLED_AFTER_TURNS):
+                await asyncio.sleep(0)
             seen = sum(len(broker.requests) for broker in self.brokers.values())
             current = (self.engine.tree.last_zxid, seen)
             quiet = quiet + 1 if current == last else 0

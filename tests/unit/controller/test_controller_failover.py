@@ -147,18 +147,22 @@ async def test_a_failure_in_office_frees_it_for_a_fresh_start(
     cluster: ControlledCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller = await cluster.start_controller(0)
+    first_office = (await cluster.admin.get("/controller"))[1].czxid
+    failed = asyncio.Event()
 
     def fail(*_: object) -> None:
+        failed.set()
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patched:
         patched.setattr("ottla.controller.decisions.brokers.compare", fail)
         await cluster.start_broker(5)
-        await eventually(lambda: not controller.is_active)
-        assert not await cluster.exists("/controller")
-    await eventually(lambda: controller.is_active)
-    assert controller.epoch == 2
-    assert cluster.brokers[5].of_type(m.UpdateMetadataRequest)
+        await failed.wait()
+    await eventually(lambda: controller.is_active and controller.epoch == 2)
+    assert (await cluster.admin.get("/controller"))[1].czxid > first_office
+    # The office is held before the brokers have heard of it.
+    (told, *_) = await eventually(lambda: cluster.brokers[5].of_type(m.UpdateMetadataRequest))
+    assert told.controller_epoch == 2
 
 
 class LosingStore(EmbeddedStore):

@@ -137,7 +137,7 @@ async def test_a_channel_keeps_order_and_repeats_until_answered(
     channels.open(cluster.info(1))
     for epoch in range(3):
         channels.send(ControlRequest(1, m.UpdateMetadataRequest(controller_epoch=epoch), 7))
-    await asyncio.sleep(0.01)
+    await cluster.settle()
     assert broker.requests == []
     broker.connects = True
     await eventually(lambda: len(answered) == 3)
@@ -154,11 +154,12 @@ async def test_a_channel_has_one_request_in_flight_and_stops_when_closed(
     channels.open(cluster.info(1))
     for _ in range(2):
         channels.send(ControlRequest(1, m.UpdateMetadataRequest(), 7))
-    await asyncio.sleep(0.01)
+    await eventually(lambda: broker.requests)
+    await cluster.settle()
     assert len(broker.requests) == 1
     channels.close(1)
     broker.answers.set()
-    await asyncio.sleep(0.01)
+    await cluster.settle()
     assert len(broker.requests) == 1
     channels.send(ControlRequest(1, m.UpdateMetadataRequest(), 7))
 

@@ -48,6 +48,7 @@ async def test_a_dead_ottla_broker_does_not_hold_the_name(cluster: ControlledClu
     await stop(cluster, 2)
     await cluster.delete_topic("t")
     await eventually(lambda: is_gone(cluster))
+    await cluster.settle()
     assert not controller.is_queued_for_deletion("t")
     assert stop_orders(cluster, 1), "the living broker was told to delete"
     await cluster.create_topic("t", {0: (1,)}, topic_id=b"n" * 16)

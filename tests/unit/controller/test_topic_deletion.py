@@ -28,6 +28,7 @@ async def test_deletion_tells_stops_and_removes(cluster: ControlledCluster) -> N
     assert await cluster.exists("/brokers/topics/t")
     cluster.brokers[1].answers.set()
     await eventually(lambda: is_gone(cluster, "t"))
+    await cluster.settle()
     assert not controller.is_queued_for_deletion("t")
     first = cluster.brokers[0].of_type(m.UpdateMetadataRequest)[0]
     (topic,) = first.topic_states
