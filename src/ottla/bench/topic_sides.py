@@ -188,12 +188,12 @@ class Work:
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(work)
 
-    def create(self, names: Sequence[str], partitions: int) -> Taken:
+    def create(self, names: Sequence[str], partitions: int, replicas: int = 1) -> Taken:
         answered_s = ready_s = 0.0
         for start in range(0, len(names), TOPICS_PER_REQUEST):
             some = names[start : start + TOPICS_PER_REQUEST]
             began = time.perf_counter()
-            self._call(self._create(some, partitions))
+            self._call(self._create(some, partitions, replicas))
             answered_s += time.perf_counter() - began
             self.await_ready(some, partitions)
             ready_s += time.perf_counter() - began
@@ -220,11 +220,11 @@ class Work:
         self._call(self._delete(names))
         return time.perf_counter() - began
 
-    async def _create(self, names: Sequence[str], partitions: int) -> None:
+    async def _create(self, names: Sequence[str], partitions: int, replicas: int) -> None:
         topic_class = m.CreateTopicsRequest.CreatableTopic
         request = m.CreateTopicsRequest(
             topics=[
-                topic_class(name=name, num_partitions=partitions, replication_factor=1)
+                topic_class(name=name, num_partitions=partitions, replication_factor=replicas)
                 for name in names
             ],
             timeout_ms=REQUEST_TIMEOUT_MS,

@@ -1,0 +1,91 @@
+"""`ottla bench data`: records in and out, beside Apache Kafka 4.1 on the same machine.
+
+Both sides run at the same time and get the same work from the same clients in turn, so that
+whatever the machine does meanwhile meets both. A round that warms up is not counted. The result of
+a row is the median of its rounds; CPU is that of the brokers (and the store) alone.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from ottla.bench.data_cases import CASES, Case, Sample
+from ottla.bench.data_sides import PEER_JARS, DataSide, KraftData, OttlaData
+from ottla.bench.table import Row, exit_code, print_rows
+from ottla.errors import OttlaError
+from ottla.testing.java import missing_reason
+
+ALL = tuple(case.key for case in CASES)
+
+
+def main(
+    output: str = "text",
+    only: Sequence[str] = (),
+    scale: float = 1.0,
+    plot: Path | None = None,
+) -> int:
+    rows = run(only, scale)
+    title = "Data plane, peer: Apache Kafka 4.1 (KRaft)"
+    if scale != 1:
+        title += f", at {scale:g} of the size"
+    print_rows(rows, output, title)
+    if plot is not None:
+        from ottla.bench.data_plot import draw
+
+        plot.write_text(draw(rows, title))
+    # Goals are meant for the full size.
+    return exit_code(rows) if scale == 1 else 0
+
+
+def chosen(only: Sequence[str]) -> list[Case]:
+    """In the order of the table; raises OttlaError for a name that is none."""
+    wanted = {key for part in only for key in part.split(",")} or set(ALL)
+    unknown = wanted - set(ALL)
+    if unknown:
+        raise OttlaError(f"no such row: {', '.join(sorted(unknown))} (there are {', '.join(ALL)})")
+    return [case for case in CASES if case.key in wanted]
+
+
+def run(only: Sequence[str] = (), scale: float = 1.0) -> list[Row]:
+    reason = missing_reason(PEER_JARS)
+    if reason is not None:
+        # The clients come out of the same jars.
+        raise OttlaError(reason)
+    rows: list[Row] = []
+    for case in chosen(only):
+        print(f"measuring {case.key} …", file=sys.stderr)
+        ours, peer = measure(case, scale)
+        rows += case.rows(scale, ours, peer)
+    return rows
+
+
+def measure(case: Case, scale: float) -> tuple[Sample, Sample]:
+    with ExitStack() as stack:
+        sides: list[DataSide] = [
+            stack.enter_context(kind(case.brokers)) for kind in (OttlaData, KraftData)
+        ]
+        for side in sides:
+            case.prepare(side, scale)
+        samples: list[list[Sample]] = [[], []]
+        for number in range(case.rounds):
+            for side, taken in zip(sides, samples, strict=True):
+                # What one side left to be written must not slow the other.
+                os.sync()
+                taken.append(case.measure(side, scale, number))
+        return median(samples[0]), median(samples[1])
+
+
+def median(samples: Iterable[Sample]) -> Sample:
+    """Number by number."""
+    samples = list(samples)
+    values = zip(*(sample.values for sample in samples), strict=True)
+    return Sample(
+        tuple(statistics.median(column) for column in values),
+        statistics.median(sample.cpu_s for sample in samples),
+        max(sample.memory_mb for sample in samples),
+    )
