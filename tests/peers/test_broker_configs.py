@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
 import pytest
@@ -122,6 +123,11 @@ def shown(side: Side, resource: str) -> list[Entry]:
     return [entry for entry in entries if entry.name not in hidden]
 
 
+def different(ours: list[Entry], theirs: list[Entry]) -> list[tuple[Entry | None, Entry | None]]:
+    """The places where the two lists are not the same."""
+    return [pair for pair in zip_longest(ours, theirs) if pair[0] != pair[1]]
+
+
 def test_changes_good_and_bad(kafka: Side, ottla: Side) -> None:
     theirs, ours = sent(kafka), sent(ottla)
     for step, their, our in zip(STEPS, theirs, ours, strict=True):
@@ -133,6 +139,6 @@ def test_changes_good_and_bad(kafka: Side, ottla: Side) -> None:
         assert stored(ottla.store, entity) == stored(kafka.store, entity)
     for resource in ("0", ""):
         eventually(
-            lambda resource=resource: (shown(ottla, resource), shown(kafka, resource)),
-            lambda both: both[0] == both[1],
+            lambda resource=resource: different(shown(ottla, resource), shown(kafka, resource)),
+            lambda pairs: not pairs,
         )

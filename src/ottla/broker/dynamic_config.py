@@ -18,9 +18,10 @@ from ottla.broker.config_admin import (
     check_changes,
     check_entries,
     invalid_request,
+    raise_failure,
     read_config,
+    store_with_note,
 )
-from ottla.broker.topic_admin import write_config
 from ottla.config import broker_definitions
 from ottla.config_checks import RequirementFailed
 from ottla.config_dynamic import (
@@ -32,8 +33,7 @@ from ottla.config_dynamic import (
     without_restart,
 )
 from ottla.configdef import ConfigError
-from ottla.metadata.store import CreateMode
-from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigChange, ConfigChangeZnode, ConfigZnode
+from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigZnode
 
 if TYPE_CHECKING:
     from ottla.broker.context import BrokerServices
@@ -157,12 +157,7 @@ async def _alter(
         ) from None
     if validate_only:
         return
-    await write_config(services.store, ConfigZnode.path(ConfigZnode.BROKERS, entity), entries)
-    await services.store.create(
-        ConfigChangeZnode.path(),
-        ConfigChangeZnode.encode(ConfigChange(f"{ConfigZnode.BROKERS}/{entity}")),
-        mode=CreateMode.PERSISTENT_SEQUENTIAL,
-    )
+    raise_failure(await store_with_note(services.store, ConfigZnode.BROKERS, entity, entries))
 
 
 def _check(

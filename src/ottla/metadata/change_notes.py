@@ -91,6 +91,12 @@ class ChangeNotes:
             return  # removed meanwhile
         except BadZnodeError as error:
             log.error("note %s/%s is passed over: %s", self._parent, name, error)
+        except StoreError:
+            raise
+        except Exception:
+            # Kafka's thread ends here, and its broker is deaf to every later change until it is
+            # started again.
+            log.exception("note %s/%s could not be taken over", self._parent, name)
 
     async def _remove_old(self, names: list[str]) -> None:
         for name in names:

@@ -35,6 +35,8 @@ class Follower:
     async def _take(self, data: bytes | None) -> None:
         if data == b"bad":
             raise BadZnodeError("bad")
+        if data == b"unforeseen":
+            raise RuntimeError("whoever follows notes must not die of one")
         self.taken.append(data)
 
     async def leave(self, data: bytes) -> str:
@@ -71,6 +73,14 @@ async def test_notes_are_taken_once_and_in_order(follower: Follower) -> None:
     await follower.store.create("/notes/something-else")
     await follower.until(3)
     assert follower.taken == [b"1", b"2", b"3"]
+
+
+async def test_an_unforeseen_failure_does_not_end_the_following(follower: Follower) -> None:
+    await follower.notes.start()
+    await follower.leave(b"unforeseen")
+    await follower.leave(b"after")
+    await follower.until(1)
+    assert follower.taken == [b"after"]
 
 
 async def test_a_new_session_takes_all_again(follower: Follower) -> None:
