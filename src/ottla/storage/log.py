@@ -389,6 +389,9 @@ class Log:
     def truncate_to(self, offset: int) -> list[Path]:
         """Cuts everything from `offset` on (and the batch that holds it); files to remove later."""
         if offset >= self.end_offset:
+            # A leader notes its epoch before its first record. Where no record followed, the note
+            # contradicts the next leader's and must go, or the two never agree (Log.truncateTo).
+            self.epochs.truncate_from_end(self.end_offset)
             return []
         if offset < self._bases[0]:
             return self.truncate_fully_and_start_at(offset)

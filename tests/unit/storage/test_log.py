@@ -164,6 +164,17 @@ def test_truncation_cuts_segments_indexes_epochs_and_marks(tmp_path: Path) -> No
     assert log.epochs.entries() == [(0, 0), (1, 10), (9, 12)]
 
 
+def test_a_truncation_at_the_end_still_forgets_the_epoch_of_a_leader_that_wrote_nothing(
+    tmp_path: Path,
+) -> None:
+    log = new_log(tmp_path)
+    log.append_as_leader(batch(3), 4)
+    log.assign_epoch_start(5)
+    assert log.epochs.entries() == [(4, 0), (5, 3)]
+    assert log.truncate_to(3) == []
+    assert (log.end_offset, log.epochs.entries()) == (3, [(4, 0)])
+
+
 def test_full_truncation_starts_anywhere(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     log.append_as_leader(batch(5), 1)
