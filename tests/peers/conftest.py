@@ -6,32 +6,21 @@ do: `OTTLA_JUDGED=kafka-2.8.2 pytest tests/peers`. Not part of the regular suite
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from java_tools import Tool, need_jars
+from ottla_brokers import ottla_zookeeper
 
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import (
     TOOL_TIMEOUT_S,
     ApacheKafka,
     ApacheZooKeeper,
-    missing_reason,
     run_tool,
 )
-from ottla.testing.peers import peers_required
 
-Tool = Callable[..., subprocess.CompletedProcess[str]]
 JUDGED = os.environ.get("OTTLA_JUDGED", "ottla")
-
-
-def need_jars(*names: str) -> None:
-    """Skips with the reason; in CI, where the peers must be there, fails with it."""
-    reason = missing_reason(*names)
-    if reason is not None and peers_required():
-        pytest.fail(reason)
-    if reason is not None:
-        pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
@@ -86,16 +75,8 @@ def own_cluster(request: pytest.FixtureRequest) -> Iterator[ProcessCluster | Apa
 @pytest.fixture(scope="session")
 def ottla_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """`ottla zookeeper` as a process; gives its address."""
-    data = tmp_path_factory.mktemp("store")
-    command = [sys.executable, "-m", "ottla", "zookeeper", "--port", "0", "--data", str(data)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            ready = process.stdout.readline()
-            assert ready.startswith("ready: zookeeper="), ready
-            yield ready.split()[1].removeprefix("zookeeper=")
-        finally:
-            process.terminate()
+    with ottla_zookeeper(tmp_path_factory.mktemp("store")) as address:
+        yield address
 
 
 def _judged_cluster(request: pytest.FixtureRequest) -> Iterator[ProcessCluster | ApacheKafka]:

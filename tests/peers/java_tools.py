@@ -10,13 +10,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
+import pytest
 from kazoo.client import KazooClient
 
-from ottla.testing.java import java_command
+from ottla.testing.java import java_command, missing_reason
+from ottla.testing.peers import peers_required
 
 Answer = TypeVar("Answer")
-EVENTUALLY_S = 20.0
+Tool = Callable[..., subprocess.CompletedProcess[str]]
+EVENTUALLY_S = 60.0
 RUN_TOOLS = Path(__file__).parent / "cli_java" / "RunTools.java"
+
+
+def need_jars(*names: str) -> None:
+    """Skips with the reason; in CI, where the peers must be there, fails with it."""
+    reason = missing_reason(*names)
+    if reason is not None and peers_required():
+        pytest.fail(reason)
+    if reason is not None:
+        pytest.skip(reason)
 
 
 class Printed(NamedTuple):

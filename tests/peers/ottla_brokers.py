@@ -1,4 +1,4 @@
-"""`ottla broker --config` as processes, on a store that someone else runs.
+"""`ottla zookeeper` and `ottla broker --config` as processes of their own.
 
 Unlike the brokers of `ottla up` they can all be down while the store lives.
 """
@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -26,6 +27,20 @@ DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
     "auto.leader.rebalance.enable": "false",
 }
+
+
+@contextmanager
+def ottla_zookeeper(data: Path) -> Iterator[str]:
+    """`ottla zookeeper` as a process; gives its address."""
+    command = [sys.executable, "-m", "ottla", "zookeeper", "--port", "0", "--data", str(data)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            assert ready.startswith("ready: zookeeper="), ready
+            yield ready.split()[1].removeprefix("zookeeper=")
+        finally:
+            process.terminate()
 
 
 class OttlaBrokers:

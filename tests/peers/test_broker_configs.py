@@ -23,8 +23,7 @@ from broker_config_script import (
     stored,
 )
 from cli_java_tools import SETTLE_S, Answer, JavaTools
-from conftest import need_jars
-from java_tools import eventually
+from java_tools import eventually, need_jars
 
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import need_jars
+from java_tools import need_jars
 
 from ottla.cli import main as cli_main
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper, java_command

@@ -16,8 +16,7 @@ import pytest
 from cli_java_tools import CLASSES, JavaTools
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from conftest import need_jars
-from java_tools import eventually
+from java_tools import eventually, need_jars
 
 from ottla.cli import main as cli_main
 from ottla.testing.cluster import ProcessCluster

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 from cli_java_tools import SETTLE_S, STEPS, Answer, JavaTools, ask_ottla, java_steps
 from confluent_kafka import Producer
-from conftest import need_jars
-from java_tools import eventually
+from java_tools import eventually, need_jars
 
 from ottla.client.admin import Admin
 from ottla.runtime import system_runtime

@@ -8,8 +8,7 @@ import json
 import re
 
 import pytest
-from conftest import need_jars
-from java_tools import ToolSession, eventually, kazoo
+from java_tools import ToolSession, eventually, kazoo, need_jars
 
 pytestmark = pytest.mark.peers
 

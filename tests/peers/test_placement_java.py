@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from conftest import need_jars
+from java_tools import need_jars
 
 from ottla.errors import KafkaError
 from ottla.testing.java import java_command

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from cli_java_tools import SETTLE_S, Answer, JavaTools
-from conftest import need_jars
+from java_tools import need_jars
 
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper

@@ -14,8 +14,7 @@ from threading import Thread
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from conftest import Tool, need_jars
-from java_tools import eventually
+from java_tools import Tool, eventually, need_jars
 
 from ottla.config import BrokerConfig
 from ottla.node import Node
