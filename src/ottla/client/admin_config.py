@@ -6,7 +6,6 @@ Kafka passes over names it does not know; a kind of security that is not there i
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,12 +17,12 @@ from ottla.configdef import (
     parse_properties,
     parse_type,
 )
+from ottla.security.jaas import parse_jaas
 from ottla.security.sasl import PlainCredentials
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_JAAS_OPTION = re.compile(r'(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 _PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 
 
@@ -64,10 +63,7 @@ def _credentials(properties: dict[str, str]) -> PlainCredentials | None:
     mechanism = properties.get("sasl.mechanism", "GSSAPI")
     if mechanism != "PLAIN":
         raise InvalidConfigValue("sasl.mechanism", mechanism, "String must be one of: PLAIN")
-    found = {
-        name: quoted.replace('\\"', '"') if quoted else bare
-        for name, quoted, bare in _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))
-    }
-    if found.keys() != {"username", "password"}:
+    options = parse_jaas(properties.get("sasl.jaas.config", "")).options
+    if not {"username", "password"} <= options.keys():
         raise ConfigError('sasl.jaas.config must name username="…" and password="…"')
-    return PlainCredentials(found["username"], found["password"])
+    return PlainCredentials(options["username"], options["password"])
