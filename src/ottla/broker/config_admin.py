@@ -7,13 +7,13 @@ broker read it again (`config_changes.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker import authorization as auth
 from ottla.broker.automatic_topics import is_legal
-from ottla.broker.topic_admin import duplicates
+from ottla.broker.topic_admin import as_api_error, duplicates
 from ottla.configdef import ConfigType, to_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata import znodes
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from ottla.broker.context import BrokerServices, RequestContext
     from ottla.configdef import ConfigDef
     from ottla.metadata.store import MetadataStore
+
+
+# A result of either request: the two classes have the same fields.
+_Result = TypeVar("_Result", bound=Any)
 
 
 class ResourceType(IntEnum):
@@ -240,6 +244,28 @@ def raise_failure(results: list[OpResult]) -> None:
     for result in results:
         if result.error is not None and not isinstance(result.error, RuntimeInconsistencyError):
             raise result.error
+
+
+async def alter_each(
+    ctx: RequestContext,
+    resources: Iterable[Any],
+    result_type: Callable[..., _Result],
+    alter: Callable[[Any], Awaitable[None]],
+) -> list[_Result]:
+    """Alters each resource that the client may alter; what fails is told in its own result."""
+    results = []
+    for resource in resources:
+        kind, name = resource.resource_type, resource.resource_name
+        result = result_type(error_message=None, resource_type=kind, resource_name=name)
+        try:
+            missing = missing_config_right(ctx, auth.Operation.ALTER_CONFIGS, kind, name)
+            if missing is not ErrorCode.NONE:
+                raise KafkaError(missing)
+            await alter(resource)
+        except KafkaError as error:
+            result.error_code, result.error_message = as_api_error(error)
+        results.append(result)
+    return results
 
 
 def unsupported_resource(resource_type: int) -> KafkaError:

@@ -7,6 +7,7 @@ three APIs are then refused (strict), older ones are served and told to wait (pe
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
@@ -122,7 +123,30 @@ class MutationQuota:
         return max(0, round(self._told_ms - passed_ms)) if self._told_ms else 0
 
 
-class MutationQuotas:
+class StoredQuotas(ABC):
+    """Quotas of users and clients that are taken from their config znodes."""
+
+    async def load_all(self, store: MetadataStore) -> None:
+        for entity_path in await all_entity_paths(store):
+            await self.take(store, entity_path)
+
+    async def take(self, store: MetadataStore, entity_path: str) -> None:
+        """Reads one entity's configs again: `users/u`, `clients/c`, `users/u/clients/c`."""
+        entity = parse_entity(entity_path)
+        if entity is None:
+            return
+        try:
+            data, _ = await store.get(f"/config/{entity_path}")
+        except NoNodeError:
+            data = None
+        self.set(entity, ConfigZnode.decode(data))
+
+    @abstractmethod
+    def set(self, entity: Entity, configs: Mapping[str, str]) -> None:
+        """Takes over one entity's configs; a value that is no positive number counts as none."""
+
+
+class MutationQuotas(StoredQuotas):
     """The quotas of /config/users and /config/clients, and a bucket per client that uses them."""
 
     def __init__(self, clock: Clock) -> None:
@@ -147,7 +171,6 @@ class MutationQuotas:
         return self.of(ctx.principal, ctx.header.client_id, strict=strict)
 
     def set(self, entity: Entity, configs: Mapping[str, str]) -> None:
-        """Takes over one entity's configs; a value that is no positive number counts as none."""
         try:
             rate = float(configs.get(CONFIG, "0"))
         except ValueError:
@@ -156,23 +179,6 @@ class MutationQuotas:
             self._rates[entity] = rate
         else:
             self._rates.pop(entity, None)
-
-    # the store
-
-    async def load_all(self, store: MetadataStore) -> None:
-        for entity_path in await all_entity_paths(store):
-            await self.take(store, entity_path)
-
-    async def take(self, store: MetadataStore, entity_path: str) -> None:
-        """Reads one entity's configs again: `users/u`, `clients/c`, `users/u/clients/c`."""
-        entity = parse_entity(entity_path)
-        if entity is None:
-            return
-        try:
-            data, _ = await store.get(f"/config/{entity_path}")
-        except NoNodeError:
-            data = None
-        self.set(entity, ConfigZnode.decode(data))
 
 
 def parse_entity(entity_path: str) -> Entity | None:

@@ -11,14 +11,11 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.mutation_quota import Entity, all_entity_paths, parse_entity, resolve, sanitize
-from ottla.metadata.store import NoNodeError
-from ottla.metadata.znodes import ConfigZnode
+from ottla.broker.mutation_quota import Entity, StoredQuotas, resolve, sanitize
 
 if TYPE_CHECKING:
     from ottla.broker.dispatch import Call
     from ottla.config import BrokerConfig
-    from ottla.metadata.store import MetadataStore
     from ottla.runtime import Clock
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
@@ -78,7 +75,7 @@ def throttle_ms(rate: float, limit: float, covered_ms: float) -> int:
     return round((rate - limit) / limit * covered_ms)
 
 
-class ClientQuotas:
+class ClientQuotas(StoredQuotas):
     """The quotas of /config/users and /config/clients and what clients have used of them."""
 
     def __init__(self, clock: Clock, config: BrokerConfig) -> None:
@@ -152,21 +149,6 @@ class ClientQuotas:
             else:
                 limits.pop(entity, None)
         self._note_active()
-
-    async def load_all(self, store: MetadataStore) -> None:
-        for entity_path in await all_entity_paths(store):
-            await self.take(store, entity_path)
-
-    async def take(self, store: MetadataStore, entity_path: str) -> None:
-        """Reads one entity's configs again: `users/u`, `clients/c`, `users/u/clients/c`."""
-        entity = parse_entity(entity_path)
-        if entity is None:
-            return
-        try:
-            data, _ = await store.get(f"/config/{entity_path}")
-        except NoNodeError:
-            data = None
-        self.set(entity, ConfigZnode.decode(data))
 
 
 def _is_follower(request: Any) -> bool:

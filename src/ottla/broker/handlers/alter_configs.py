@@ -8,12 +8,10 @@ Left out: alter.config.policy.class.name, passwords and listeners of a broker (I
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker import config_admin, dynamic_config
-from ottla.broker.authorization import Operation
-from ottla.broker.topic_admin import as_api_error
-from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -23,30 +21,13 @@ Result = m.AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(ctx: RequestContext, request: m.AlterConfigsRequest) -> m.AlterConfigsResponse:
-    results = []
-    for resource in request.resources:
-        result = Result(
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        try:
-            _check_right(ctx, resource.resource_type, resource.resource_name)
-            await _alter(ctx, resource, request.validate_only)
-        except KafkaError as error:
-            result.error_code, result.error_message = as_api_error(error)
-        results.append(result)
+    alter = partial(_alter, ctx, request.validate_only)
+    results = await config_admin.alter_each(ctx, request.resources, Result, alter)
     return m.AlterConfigsResponse(responses=results)
 
 
-def _check_right(ctx: RequestContext, resource_type: int, name: str) -> None:
-    missing = config_admin.missing_config_right(ctx, Operation.ALTER_CONFIGS, resource_type, name)
-    if missing is not ErrorCode.NONE:
-        raise KafkaError(missing)
-
-
 async def _alter(
-    ctx: RequestContext, resource: m.AlterConfigsRequest.AlterConfigsResource, validate_only: bool
+    ctx: RequestContext, validate_only: bool, resource: m.AlterConfigsRequest.AlterConfigsResource
 ) -> None:
     entries = [(config.name, config.value) for config in resource.configs]
     name, services = resource.resource_name, ctx.services

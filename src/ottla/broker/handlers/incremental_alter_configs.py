@@ -9,12 +9,10 @@ Left out: alter.config.policy.class.name; passwords, listeners and loggers of a 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker import config_admin, dynamic_config
-from ottla.broker.authorization import Operation
-from ottla.broker.topic_admin import as_api_error
-from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -26,32 +24,15 @@ Result = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 async def handle(
     ctx: RequestContext, request: m.IncrementalAlterConfigsRequest
 ) -> m.IncrementalAlterConfigsResponse:
-    results = []
-    for resource in request.resources:
-        result = Result(
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        try:
-            _check_right(ctx, resource.resource_type, resource.resource_name)
-            await _alter(ctx, resource, request.validate_only)
-        except KafkaError as error:
-            result.error_code, result.error_message = as_api_error(error)
-        results.append(result)
+    alter = partial(_alter, ctx, request.validate_only)
+    results = await config_admin.alter_each(ctx, request.resources, Result, alter)
     return m.IncrementalAlterConfigsResponse(responses=results)
-
-
-def _check_right(ctx: RequestContext, resource_type: int, name: str) -> None:
-    missing = config_admin.missing_config_right(ctx, Operation.ALTER_CONFIGS, resource_type, name)
-    if missing is not ErrorCode.NONE:
-        raise KafkaError(missing)
 
 
 async def _alter(
     ctx: RequestContext,
-    resource: m.IncrementalAlterConfigsRequest.AlterConfigsResource,
     validate_only: bool,
+    resource: m.IncrementalAlterConfigsRequest.AlterConfigsResource,
 ) -> None:
     changes = [
         config_admin.Change(config.config_operation, config.name, config.value)

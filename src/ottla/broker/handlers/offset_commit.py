@@ -19,6 +19,7 @@ from ottla.broker.authorization import (
     refused_names,
     require_group,
 )
+from ottla.broker.offset_answers import by_topic
 from ottla.coordinator.answers import Committer
 from ottla.coordinator.records_format import CommittedOffset
 from ottla.errors import ErrorCode
@@ -43,25 +44,15 @@ async def handle(ctx: RequestContext, request: m.OffsetCommitRequest) -> m.Offse
             request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
         )
         errors = await ctx.services.groups.commit(request.group_id, committer, commits)
-    return m.OffsetCommitResponse(
-        topics=[
-            m.OffsetCommitResponse.OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    m.OffsetCommitResponse.OffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=errors.get(
-                            TopicPartition(topic.name, each.partition_index),
-                            ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                            if topic.name in refused
-                            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        ),
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    answer = m.OffsetCommitResponse
+    return answer(
+        topics=by_topic(
+            request.topics,
+            errors,
+            refused,
+            answer.OffsetCommitResponseTopic,
+            answer.OffsetCommitResponsePartition,
+        )
     )
 
 

@@ -17,6 +17,7 @@ from ottla.broker.authorization import (
     refused_names,
     require_group,
 )
+from ottla.broker.offset_answers import by_topic
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -42,24 +43,13 @@ async def handle(ctx: RequestContext, request: m.OffsetDeleteRequest) -> m.Offse
     )
     if error is not ErrorCode.NONE:
         return m.OffsetDeleteResponse(error_code=error)
-    response = m.OffsetDeleteResponse
-    return response(
-        topics=[
-            response.OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    response.OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=errors.get(
-                            TopicPartition(topic.name, each.partition_index),
-                            ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                            if topic.name in refused
-                            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        ),
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    answer = m.OffsetDeleteResponse
+    return answer(
+        topics=by_topic(
+            request.topics,
+            errors,
+            refused,
+            answer.OffsetDeleteResponseTopic,
+            answer.OffsetDeleteResponsePartition,
+        )
     )

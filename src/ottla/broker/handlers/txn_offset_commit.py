@@ -20,6 +20,7 @@ from ottla.broker.authorization import (
     refused_names,
     require_group,
 )
+from ottla.broker.offset_answers import by_topic
 from ottla.coordinator.answers import Committer
 from ottla.coordinator.records_format import CommittedOffset
 from ottla.coordinator.shards import ProducerStamp
@@ -56,26 +57,15 @@ async def handle(
         )
     if ctx.version < _OLDEST_WITH_LOADING:
         errors = {tp: _for_old_clients(error) for tp, error in errors.items()}
-    response = m.TxnOffsetCommitResponse
-    return response(
-        topics=[
-            response.TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    response.TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=errors.get(
-                            TopicPartition(topic.name, each.partition_index),
-                            ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                            if topic.name in refused
-                            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        ),
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    answer = m.TxnOffsetCommitResponse
+    return answer(
+        topics=by_topic(
+            request.topics,
+            errors,
+            refused,
+            answer.TxnOffsetCommitResponseTopic,
+            answer.TxnOffsetCommitResponsePartition,
+        )
     )
 
 
