@@ -19,15 +19,14 @@ import sys
 import tempfile
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from ottla.errors import OttlaError
 from ottla.supervisor import HOST, UpOptions, broker_properties, config_path, pid_path
+from ottla.testing.running import Running
 
 if TYPE_CHECKING:
     from ottla.node import Node
@@ -64,7 +63,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-class _ClusterBase(ABC):
+class _ClusterBase(Running):
     """Ports, data folder and the context manager that both kinds share."""
 
     def __init__(
@@ -93,23 +92,6 @@ class _ClusterBase(ABC):
     @property
     def zookeeper(self) -> str:
         return self.options.zookeeper_connect
-
-    @abstractmethod
-    def start(self) -> Self: ...
-
-    @abstractmethod
-    def stop(self) -> None: ...
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _remove_data(self) -> None:
         if self._owns_data:

@@ -16,11 +16,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from ottla.errors import OttlaError
 from ottla.testing.peers import java, peer_folder, peer_jars
+from ottla.testing.running import Running
 
 HOST = "127.0.0.1"
 TOOL_TIMEOUT_S = 120.0
@@ -140,7 +140,7 @@ class JavaServer:
             process.wait()
 
 
-class ApacheZooKeeper:
+class ApacheZooKeeper(Running):
     """A single Apache ZooKeeper server in a folder of its own."""
 
     def __init__(self, name: str = "zookeeper-3.8", *, tick_ms: int = 1000) -> None:
@@ -179,19 +179,8 @@ class ApacheZooKeeper:
         self._server.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def __enter__(self) -> Self:
-        return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-
-class ApacheKafka:
+class ApacheKafka(Running):
     """Apache Kafka brokers in ZooKeeper mode, on a ZooKeeper that someone else runs."""
 
     def __init__(
@@ -272,19 +261,8 @@ class ApacheKafka:
         log = self._folder / f"broker-{broker_id}.log"
         return JavaServer(f"Apache Kafka broker {broker_id}", command, port, log)
 
-    def __enter__(self) -> Self:
-        return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-
-class KraftKafka:
+class KraftKafka(Running):
     """One node of Apache Kafka 4, broker and controller in one process, without ZooKeeper."""
 
     def __init__(
@@ -366,17 +344,6 @@ class KraftKafka:
         flags.append(f"-Xmx{self._heap}")
         command = [*java_command(self._name, "kafka.Kafka", flags), str(config)]
         return JavaServer("Apache Kafka", command, port, self._folder / "log")
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
 
 def _write_properties(path: Path, settings: Mapping[str, str]) -> Path:
