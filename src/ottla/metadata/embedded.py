@@ -38,7 +38,7 @@ from ottla.zk.client_watches import ClientWatches, call_watchers
 from ottla.zk.engine import Engine, Outlet
 from ottla.zk.jute import MAX_PACKET_BYTES
 from ottla.zk.paths import validate
-from ottla.zk.tree import CreateTxn, Node
+from ottla.zk.tree import Node
 
 T = TypeVar("T")
 
@@ -176,9 +176,7 @@ class EmbeddedStore(Outlet):
             done, failed, error = self._engine.multi(self._session, self._identities, ops)
             if error is not None:
                 return [_failed_result(op, i == failed, error) for i, op in enumerate(ops)]
-            return [
-                OpResult(txn.path if type(txn) is CreateTxn else None, stat) for txn, stat in done
-            ]
+            return [OpResult(made, stat) for made, stat in done]
 
         return await self._answer("/", write)
 

@@ -22,7 +22,7 @@ from ottla.zk import records, transactions
 from ottla.zk.acl import Identity
 from ottla.zk.journal import SNAPSHOT_AFTER_BYTES, Journal
 from ottla.zk.sessions import Session, SessionLimits, Sessions, first_session_id
-from ottla.zk.transactions import MultiResult
+from ottla.zk.transactions import Multi, MultiResult
 from ottla.zk.tree import (
     CloseSessionTxn,
     CreateSessionTxn,
@@ -189,17 +189,26 @@ class Engine:
     def multi(
         self, session: Session, identities: tuple[Identity, ...], ops: Sequence[Op]
     ) -> tuple[list[MultiResult], int, StoreError | None]:
-        """See `transactions.apply_multi`."""
-        zxid, time_ms = self.tree.last_zxid + 1, self.runtime.clock.now_ms()
-        triggers: list[Trigger] = []
-        results, failed, error = transactions.apply_multi(
-            self.tree, session.id, identities, ops, zxid, time_ms, triggers
-        )
-        written: list[Txn] = [txn for txn, _ in results if txn is not None]
-        if written:
-            self._log(zxid, time_ms, written)
-            self.watches.fire(triggers)
-        return results, failed, error
+        """The result of each operation; or the index and the error of the one that failed."""
+        multi = self.begin_multi(session, identities)
+        results: list[MultiResult] = []
+        for index, op in enumerate(ops):
+            try:
+                results.append(multi.perform(op))
+            except StoreError as error:
+                multi.take_back()
+                return [], index, error
+        self.commit_multi(multi)
+        return results, -1, None
+
+    def begin_multi(self, session: Session, identities: tuple[Identity, ...]) -> Multi:
+        """To be committed or taken back before anything else touches the tree."""
+        return Multi(self.tree, session.id, identities, self.runtime.clock.now_ms())
+
+    def commit_multi(self, multi: Multi) -> None:
+        if multi.log:
+            self._log(multi.zxid, multi.time_ms, multi.log)
+            self.watches.fire(multi.triggers)
 
     def open_session(self, asked_timeout_ms: int) -> Session:
         timeout_ms = self.limits.negotiate(asked_timeout_ms)
@@ -255,7 +264,7 @@ class Engine:
         if triggers:
             self.watches.fire(triggers)
 
-    def _log(self, zxid: int, time_ms: int, txns: Sequence[Txn]) -> None:
+    def _log(self, zxid: int, time_ms: int, txns: Sequence[Txn | bytes]) -> None:
         if self._journal is None:
             self._durable_zxid = zxid
             return

@@ -45,7 +45,7 @@ class Journal:
     def has_pending(self) -> bool:
         return bool(self._pending)
 
-    def append(self, zxid: int, time_ms: int, txns: Sequence[Txn]) -> None:
+    def append(self, zxid: int, time_ms: int, txns: Sequence[Txn | bytes]) -> None:
         self._pending.append(records.encode_record(zxid, time_ms, txns))
 
     def take(self) -> bytes:

@@ -152,6 +152,31 @@ def read_acls(buffer: bytes, position: int, end: int) -> tuple[tuple[Acl, ...], 
     return tuple(acls), position
 
 
+def read_create(
+    buffer: bytes, position: int, end: int
+) -> tuple[str, bytes | None, tuple[Acl, ...], int, int, int]:
+    """Path, data, ACL, mode, and where path and ACL end; the four bytes of the mode are last."""
+    # By far the most are for a persistent node that is open to all, so that is tried first.
+    if end - position >= 8:
+        length = INT.unpack_from(buffer, position)[0]
+        path_end = position + 4 + length
+        if 0 < length <= end - position - 8:
+            length = INT.unpack_from(buffer, path_end)[0]
+            data_end = path_end + 4 + length
+            stop = data_end + _OPEN_CREATE_TAIL_SIZE
+            if length >= 0 and stop <= end and buffer[data_end:stop] == _OPEN_CREATE_TAIL:
+                try:
+                    path = buffer[position + 4 : path_end].decode()
+                except UnicodeDecodeError as error:
+                    raise JuteError("text is not UTF-8") from error
+                return path, buffer[path_end + 4 : data_end], OPEN_ACL, 0, path_end, stop - 4
+    path, path_end = read_string(buffer, position, end)
+    data, data_end = read_buffer(buffer, path_end, end)
+    acl, acl_end = read_acls(buffer, data_end, end)
+    mode, _ = read_int(buffer, acl_end, end)
+    return path, data, acl, mode, path_end, acl_end
+
+
 def read_stat(buffer: bytes, position: int, end: int) -> tuple[Stat, int]:
     if end - position < STAT.size:
         raise JuteError("packet ends inside a stat")
@@ -222,3 +247,5 @@ def _encode_open_acl() -> bytes:
 
 _OPEN_ACL_BYTES = _encode_open_acl()
 _OPEN_ACL_SIZE = len(_OPEN_ACL_BYTES)
+_OPEN_CREATE_TAIL = _OPEN_ACL_BYTES + INT.pack(0)
+_OPEN_CREATE_TAIL_SIZE = len(_OPEN_CREATE_TAIL)

@@ -8,7 +8,7 @@ from ottla.metadata.store import BadArgumentsError
 
 # Java looks at UTF-16 units, so everything outside the basic plane is a surrogate and refused.
 _FORBIDDEN = "\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff"
-_LEGAL = re.compile(rf"/|(?:/(?!\.\.?(?:/|\Z))[^/{_FORBIDDEN}]+)+", re.ASCII)
+_NAMES = re.compile(rf"(?:/(?!\.\.?(?:/|\Z))[^/{_FORBIDDEN}]+)+", re.ASCII)
 
 # Nodes every server has and nobody deletes (ZKDatabase.isSpecialPath).
 SPECIAL_PATHS = frozenset(("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"))
@@ -16,7 +16,16 @@ SPECIAL_PATHS = frozenset(("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/co
 
 def validate(path: str) -> None:
     """Raises BadArgumentsError unless `path` is absolute, normalised and printable."""
-    if _LEGAL.fullmatch(path) is None:
+    if _NAMES.fullmatch(path) is None and path != "/":
+        raise BadArgumentsError(path)
+
+
+def validate_child(path: str, slash: int) -> None:
+    """As `validate`, where a node is known at everything before the last slash."""
+    if slash < 2:
+        # Below the root, or after a double slash, which only looks as if it were.
+        validate(path)
+    elif _NAMES.fullmatch(path, slash) is None:
         raise BadArgumentsError(path)
 
 

@@ -45,9 +45,17 @@ class DamagedFile(OttlaError):
     """A file of the store that cannot be what was written."""
 
 
-def encode_record(zxid: int, time_ms: int, txns: Sequence[Txn]) -> bytes:
-    payload = _RECORD.pack(zxid, time_ms, len(txns)) + b"".join(map(_encode_txn, txns))
+def encode_record(zxid: int, time_ms: int, txns: Sequence[Txn | bytes]) -> bytes:
+    """Transactions, or what `encode_create` made of them."""
+    parts = [_RECORD.pack(zxid, time_ms, len(txns))]
+    parts += [txn if isinstance(txn, bytes) else _encode_txn(txn) for txn in txns]
+    payload = b"".join(parts)
     return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def encode_create(head: bytes, owner: int, parent_creations: int) -> bytes:
+    """A create; `head` is its path, data and ACL, which the wire encodes in the same way."""
+    return b"\x01" + head + _CREATE_TAIL.pack(owner, parent_creations)
 
 
 def iter_records(data: bytes, position: int) -> Iterator[tuple[int, int, list[Txn], int]]:
@@ -139,15 +147,8 @@ def _decode_node(data: bytes, position: int, end: int, tree: Tree) -> int:
 def _encode_txn(txn: Txn) -> bytes:
     if type(txn) is CreateTxn:
         path, data, acl, owner, creations = txn
-        return b"".join(
-            (
-                b"\x01",
-                jute.write_string(path),
-                jute.write_buffer(data),
-                jute.write_acls(acl),
-                _CREATE_TAIL.pack(owner, creations),
-            )
-        )
+        head = jute.write_string(path) + jute.write_buffer(data) + jute.write_acls(acl)
+        return encode_create(head, owner, creations)
     if type(txn) is SetDataTxn:
         return b"".join(
             (

@@ -10,15 +10,9 @@ from collections.abc import Callable
 
 from ottla.metadata.store import (
     Acl,
-    Check,
-    Create,
-    Delete,
     EventType,
     NoNodeError,
     NoWatcherError,
-    Op,
-    SetData,
-    Stat,
     StoreError,
     UnimplementedError,
 )
@@ -27,12 +21,11 @@ from ottla.zk import jute
 from ottla.zk.acl import Identity
 from ottla.zk.engine import Engine, Outlet
 from ottla.zk.jute import JuteError
+from ottla.zk.multi import multi
 from ottla.zk.sessions import Session
-from ottla.zk.transactions import MultiTxn, check_version
-from ottla.zk.tree import CreateTxn, Node
+from ottla.zk.transactions import check_version
+from ottla.zk.tree import Node
 from ottla.zk.watches import ANY, CHILDREN, DATA
-
-_RUNTIME_INCONSISTENCY = -2
 
 
 class Peer(Outlet):
@@ -101,20 +94,8 @@ def get_children2(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     return node.packed_children() + node.packed_stat()
 
 
-def _read_create(buffer: bytes, position: int, end: int) -> tuple[Create, int]:
-    path, position = jute.read_string(buffer, position, end)
-    data, position = jute.read_buffer(buffer, position, end)
-    acl, position = jute.read_acls(buffer, position, end)
-    mode, position = jute.read_int(buffer, position, end)
-    # Kept as sent: an unknown mode is refused where the transaction is prepared.
-    return Create(path, data, mode, acl), position  # type: ignore[arg-type]
-
-
 def _create(peer: Peer, buffer: bytes, position: int, end: int) -> tuple[str, Node]:
-    path, position = jute.read_string(buffer, position, end)
-    data, position = jute.read_buffer(buffer, position, end)
-    acl, position = jute.read_acls(buffer, position, end)
-    mode, position = jute.read_int(buffer, position, end)
+    path, data, acl, mode, _, _ = jute.read_create(buffer, position, end)
     return peer.engine.create(peer.session, peer.identities, path, data, acl, mode)
 
 
@@ -172,60 +153,6 @@ def sync(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     """With one server every answer already follows all writes before it."""
     path, position = jute.read_string(buffer, position, end)
     return jute.write_string(path)
-
-
-def multi(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
-    kinds: list[int] = []
-    ops: list[Op] = []
-    kind, done, position = jute.read_multi_header(buffer, position, end)
-    while not done:
-        op, position = _read_op(kind, buffer, position, end)
-        kinds.append(kind)
-        ops.append(op)
-        kind, done, position = jute.read_multi_header(buffer, position, end)
-    results, failed, error = peer.engine.multi(peer.session, peer.identities, ops)
-    if error is not None:
-        return _failed_multi(len(ops), failed, error.code)
-    parts = [_op_result(kind, txn, stat) for kind, (txn, stat) in zip(kinds, results, strict=True)]
-    parts.append(jute.END_OF_MULTI)
-    return b"".join(parts)
-
-
-def _read_op(kind: int, buffer: bytes, position: int, end: int) -> tuple[Op, int]:
-    if kind in (jute.OP_CREATE, jute.OP_CREATE2, jute.OP_CREATE_CONTAINER):
-        return _read_create(buffer, position, end)
-    path, position = jute.read_string(buffer, position, end)
-    if kind == jute.OP_SET_DATA:
-        data, position = jute.read_buffer(buffer, position, end)
-        version, position = jute.read_int(buffer, position, end)
-        return SetData(path, data, version), position
-    version, position = jute.read_int(buffer, position, end)
-    if kind == jute.OP_DELETE:
-        return Delete(path, version), position
-    if kind == jute.OP_CHECK:
-        return Check(path, version), position
-    raise JuteError(f"operation {kind} cannot be part of a multi")
-
-
-def _op_result(kind: int, txn: MultiTxn | None, stat: Stat | None) -> bytes:
-    head = jute.MULTI_HEADER.pack(kind, False, 0)
-    if txn is None or stat is None:
-        return head
-    if type(txn) is CreateTxn:
-        head += jute.write_string(txn.path)
-        if kind == jute.OP_CREATE:
-            return head
-    return head + jute.STAT.pack(*stat)
-
-
-def _failed_multi(count: int, failed: int, code: int) -> bytes:
-    """Before the failure 0, at it the cause, after it RuntimeInconsistency (DataTree)."""
-    parts = []
-    for index in range(count):
-        error = 0 if index < failed else code if index == failed else _RUNTIME_INCONSISTENCY
-        parts.append(jute.MULTI_HEADER.pack(jute.OP_ERROR, False, error) + jute.INT.pack(error))
-    parts.append(jute.END_OF_MULTI)
-    return b"".join(parts)
 
 
 def multi_read(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:

@@ -20,6 +20,10 @@ CONTAINER_OWNER = -(1 << 63)
 
 _READ_ONLY_ACL = (Acl(1, "world", "anyone"),)
 
+# Looked up once: reading an attribute of an enum class costs as much as making a tuple.
+_CREATED = EventType.CREATED
+_CHILDREN_CHANGED = EventType.CHILDREN_CHANGED
+
 
 class CreateTxn(NamedTuple):
     path: str
@@ -60,6 +64,8 @@ Txn = CreateTxn | DeleteTxn | SetDataTxn | SetAclTxn | CreateSessionTxn | CloseS
 
 # What happened where; the watches decide who hears of it.
 Trigger = tuple[EventType, str]
+# How to take one change back again: a function and what to call it with.
+Undo = tuple[Callable[..., None], tuple[object, ...]]
 
 
 class Node:
@@ -165,15 +171,26 @@ class Tree:
         self.last_zxid = 0
         self._add_reserved_nodes()
 
-    def apply(self, zxid: int, time_ms: int, txn: Txn, triggers: list[Trigger]) -> None:
-        """Changes the tree; what happened is appended to `triggers`."""
+    def apply(
+        self,
+        zxid: int,
+        time_ms: int,
+        txn: Txn,
+        triggers: list[Trigger],
+        undos: list[Undo] | None = None,
+    ) -> None:
+        """Changes the tree; what happened is appended to `triggers`.
+
+        A multi may have to be taken back: `undos` gets what it takes, for the three kinds of
+        transaction that can be part of one.
+        """
         self.last_zxid = zxid
         if type(txn) is CreateTxn:
-            self._create(zxid, time_ms, txn, triggers)
+            self.create(zxid, time_ms, txn, triggers, undos)
         elif type(txn) is SetDataTxn:
-            self._set_data(zxid, time_ms, txn, triggers)
+            self._set_data(zxid, time_ms, txn, triggers, undos)
         elif type(txn) is DeleteTxn:
-            self._delete(zxid, txn.path, triggers)
+            self._delete(zxid, txn.path, triggers, undos)
         elif type(txn) is SetAclTxn:
             node = self.nodes.get(txn.path)
             if node is not None:
@@ -189,15 +206,42 @@ class Tree:
         else:
             raise InvariantViolated(f"not a transaction: {txn!r}")
 
-    def savepoint(self, txn: Txn) -> Callable[[], None]:
-        """How to take `txn`, about to be applied as part of a multi, back again."""
-        if type(txn) is CreateTxn:
-            return self._undo_create(txn.path)
-        if type(txn) is DeleteTxn:
-            return self._undo_delete(txn.path)
-        if type(txn) is SetDataTxn:
-            return self._undo_set_data(txn.path)
-        raise InvariantViolated(f"not an operation of a multi: {txn!r}")
+    def create(
+        self,
+        zxid: int,
+        time_ms: int,
+        txn: CreateTxn,
+        triggers: list[Trigger],
+        undos: list[Undo] | None = None,
+    ) -> None:
+        """`apply` for a create; whoever calls it moves `last_zxid`."""
+        path, data, acl, owner, parent_creations = txn
+        slash = path.rfind("/")
+        parent_path = path[:slash] or "/"
+        nodes = self.nodes
+        fresh = Node(data, acl, owner, zxid, time_ms)
+        node = nodes.get(path)
+        if node is not None:
+            # Only when the journal is replayed over a snapshot that saw later writes.
+            self._drop_owner(path, node.owner)
+            fresh.children = node.children
+        nodes[path] = fresh
+        parent = nodes.get(parent_path)
+        if parent is not None:
+            if undos is not None:
+                before = (path, parent, parent.creations, parent.pzxid)
+                undos.append((self._undo_create, before))
+            if parent.children is None:
+                parent.children = {}
+            parent.children[path[slash + 1 :]] = None
+            parent.data_reply = parent.children_reply = None
+            if parent_creations > parent.creations:
+                parent.creations = parent_creations
+                parent.pzxid = zxid
+        if owner:
+            self._index_owner(path, owner)
+        triggers.append((_CREATED, path))
+        triggers.append((_CHILDREN_CHANGED, parent_path))
 
     def insert(self, path: str, node: Node) -> None:
         """Puts a node in place as it is (from a snapshot), linking it to its parent."""
@@ -213,36 +257,20 @@ class Tree:
             acl = _READ_ONLY_ACL if path == "/zookeeper/config" else OPEN_ACL
             self.insert(path, Node(b"", acl, 0, 0, 0))
 
-    def _create(self, zxid: int, time_ms: int, txn: CreateTxn, triggers: list[Trigger]) -> None:
-        path = txn.path
-        slash = path.rfind("/")
-        parent_path = path[:slash] or "/"
-        node = self.nodes.get(path)
-        if node is not None:
-            # Only when the journal is replayed over a snapshot that saw later writes.
-            self._drop_owner(path, node.owner)
-        fresh = Node(txn.data, txn.acl, txn.owner, zxid, time_ms)
-        if node is not None:
-            fresh.children = node.children
-        self.nodes[path] = fresh
-        parent = self.nodes.get(parent_path)
-        if parent is not None:
-            if parent.children is None:
-                parent.children = {}
-            parent.children[path[slash + 1 :]] = None
-            parent.data_reply = parent.children_reply = None
-            if txn.parent_creations > parent.creations:
-                parent.creations = txn.parent_creations
-                parent.pzxid = zxid
-        if txn.owner:
-            self._index_owner(path, txn.owner)
-        triggers.append((EventType.CREATED, path))
-        triggers.append((EventType.CHILDREN_CHANGED, parent_path))
-
-    def _set_data(self, zxid: int, time_ms: int, txn: SetDataTxn, triggers: list[Trigger]) -> None:
+    def _set_data(
+        self,
+        zxid: int,
+        time_ms: int,
+        txn: SetDataTxn,
+        triggers: list[Trigger],
+        undos: list[Undo] | None,
+    ) -> None:
         node = self.nodes.get(txn.path)
         if node is None:
             return
+        if undos is not None:
+            before = (node, node.data, node.version, node.mzxid, node.mtime)
+            undos.append((self._undo_set_data, before))
         node.data = txn.data
         node.version = txn.version
         node.mzxid = zxid
@@ -250,7 +278,13 @@ class Tree:
         node.data_reply = None
         triggers.append((EventType.DATA_CHANGED, txn.path))
 
-    def _delete(self, zxid: int, path: str, triggers: list[Trigger]) -> None:
+    def _delete(
+        self,
+        zxid: int,
+        path: str,
+        triggers: list[Trigger],
+        undos: list[Undo] | None = None,
+    ) -> None:
         node = self.nodes.pop(path, None)
         if node is not None and node.owner:
             self._drop_owner(path, node.owner)
@@ -258,6 +292,8 @@ class Tree:
         parent_path = path[:slash] or "/"
         parent = self.nodes.get(parent_path)
         if parent is not None:
+            if undos is not None:
+                undos.append((self._undo_delete, (path, node, parent, parent.pzxid)))
             if parent.children is not None:
                 parent.children.pop(path[slash + 1 :], None)
             parent.data_reply = parent.children_reply = None
@@ -289,36 +325,20 @@ class Tree:
                 if not owned:
                     del self.ephemerals[owner]
 
-    def _undo_create(self, path: str) -> Callable[[], None]:
-        parent = self.nodes[parent_of(path)]
-        creations, pzxid = parent.creations, parent.pzxid
+    def _undo_create(self, path: str, parent: Node, creations: int, pzxid: int) -> None:
+        node = self.nodes.pop(path)
+        self._drop_owner(path, node.owner)
+        if parent.children is not None:
+            del parent.children[path[path.rfind("/") + 1 :]]
+        parent.creations, parent.pzxid = creations, pzxid
+        parent.data_reply = parent.children_reply = None
 
-        def undo() -> None:
-            node = self.nodes.pop(path)
-            self._drop_owner(path, node.owner)
-            if parent.children is not None:
-                del parent.children[path[path.rfind("/") + 1 :]]
-            parent.creations, parent.pzxid = creations, pzxid
-            parent.data_reply = parent.children_reply = None
+    def _undo_delete(self, path: str, node: Node, parent: Node, pzxid: int) -> None:
+        self.insert(path, node)
+        parent.pzxid = pzxid
 
-        return undo
-
-    def _undo_delete(self, path: str) -> Callable[[], None]:
-        parent = self.nodes[parent_of(path)]
-        node, pzxid = self.nodes[path], parent.pzxid
-
-        def undo() -> None:
-            self.insert(path, node)
-            parent.pzxid = pzxid
-
-        return undo
-
-    def _undo_set_data(self, path: str) -> Callable[[], None]:
-        node = self.nodes[path]
-        data, version, mzxid, mtime = node.data, node.version, node.mzxid, node.mtime
-
-        def undo() -> None:
-            node.data, node.version, node.mzxid, node.mtime = data, version, mzxid, mtime
-            node.data_reply = None
-
-        return undo
+    def _undo_set_data(
+        self, node: Node, data: bytes | None, version: int, mzxid: int, mtime: int
+    ) -> None:
+        node.data, node.version, node.mzxid, node.mtime = data, version, mzxid, mtime
+        node.data_reply = None
