@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.store import StoreError
 from ottla.topics import names
 from ottla.wire import messages as m
 
@@ -34,6 +35,10 @@ class CreateTopics(Protocol):
     def __call__(
         self, topics: Sequence[m.CreateTopicsRequest.CreatableTopic], *, timeout_ms: int
     ) -> Awaitable[list[m.CreateTopicsResponse.CreatableTopicResult]]: ...
+
+
+# Which of these topics the store holds; StoreError where it cannot be asked.
+StoredTopics = Callable[[Sequence[str]], Awaitable[Container[str]]]
 
 
 def is_legal(name: str) -> bool:
@@ -90,12 +95,14 @@ class AutomaticTopics:
         controller: ControllerPort,
         controller_client: ControllerClient,
         create_topics: CreateTopics,
+        stored_topics: StoredTopics,
     ) -> None:
         self._config = config
         self._cache = metadata_cache
         self._controller = controller
         self._controller_client = controller_client
         self._create_topics = create_topics
+        self._stored_topics = stored_topics
         # Topics whose creation this broker asked for and has not heard the end of.
         self._being_created: set[str] = set()
         self._requests: set[asyncio.Task[None]] = set()
@@ -113,10 +120,29 @@ class AutomaticTopics:
             else ErrorCode.INVALID_TOPIC_EXCEPTION
             for name in topics
         }
+        legal = [name for name in topics if is_legal(name)]
+        unheard_of = await self._stored_but_unheard_of(legal)
+        codes.update(dict.fromkeys(unheard_of, ErrorCode.LEADER_NOT_AVAILABLE))
         if create and self._config.boolean("auto.create.topics.enable"):
-            legal = [name for name in topics if is_legal(name)]
-            codes.update(await self._create_automatically(legal))
+            new = [name for name in legal if name not in unheard_of]
+            codes.update(await self._create_automatically(new))
         return codes
+
+    async def _stored_but_unheard_of(self, topics: Sequence[str]) -> set[str]:
+        """The topics that exist although no controller has told this broker of any topic yet.
+
+        A broker that has just started is in that state for a moment, and for as long as a session
+        lasts where the controller died. Kafka calls the topics unknown then, which a librdkafka
+        producer takes for the end of the topic and of all records that wait for it.
+        """
+        if not topics or self._cache.topic_names():
+            return set()
+        try:
+            stored = await self._stored_topics(topics)
+        except StoreError as error:
+            log.info("the store could not be asked for topics: %r", error)
+            return set(topics)
+        return {name for name in topics if name in stored}
 
     async def ensure_internal_topic(self, name: str) -> None:
         """Has `__consumer_offsets` or `__transaction_state` created; does not wait for it.

@@ -71,7 +71,12 @@ class TopicAdmin:
             config.optional_text("create.topic.policy.class.name")
         )
         self._automatic = AutomaticTopics(
-            config, metadata_cache, controller, controller_client, self.create_topics
+            config,
+            metadata_cache,
+            controller,
+            controller_client,
+            self.create_topics,
+            self._existing_topics,
         )
         self.missing_topics = self._automatic.missing_topics
         self.ensure_internal_topic = self._automatic.ensure_internal_topic

@@ -15,7 +15,7 @@ from ottla.broker.registration import create_permanent_paths, register
 from ottla.errors import ErrorCode
 from ottla.metadata import znodes
 from ottla.metadata.embedded import EmbeddedStore
-from ottla.metadata.store import NoNodeError
+from ottla.metadata.store import ConnectionLossError, NoNodeError
 from ottla.types import ZERO_TOPIC_ID, Endpoint
 from ottla.wire import messages as m
 
@@ -361,6 +361,26 @@ async def test_automatic_creation_by_another_broker_asks_the_controller(
     await asyncio.sleep(0)
     assert len(here.channel.sent) == 2, "after a failure the next request asks again"
     await here.admin.close()
+
+
+async def test_a_broker_that_was_told_nothing_yet_denies_no_topic_that_exists(
+    here: Broker, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.controller.is_active = False
+    await store.create("/brokers/topics/there")
+    codes = await here.admin.missing_topics(["there", "not-there"], create=False)
+    assert codes == {"there": 5, "not-there": 3}
+    codes = await here.admin.missing_topics(["there"], create=True)
+    assert codes == {"there": 5} and here.channel.sent == [], "nobody is asked to create it"
+
+    async def unreachable(path: str) -> None:
+        raise ConnectionLossError(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "exists", unreachable)
+        assert await here.admin.missing_topics(["there"], create=True) == {"there": 5}
+    here.show("another", 1)
+    assert await here.admin.missing_topics(["there"], create=False) == {"there": 3}
 
 
 @pytest.mark.parametrize("enabled", ["true", "false"])
