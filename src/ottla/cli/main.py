@@ -29,6 +29,7 @@ COMMANDS = {
     "consume": "Read records of a topic.",
     "dump-log": "Show batches, records and index entries of a log's files.",
     "events": "Show what the controller did to topics.",
+    "pipeline": "Run data pipelines over topics, on Spark.",
     "bench": "Measure the codec, the log store or a start on this machine.",
 }
 FAILED = 1

@@ -1,0 +1,208 @@
+"""`ottla pipeline`: data pipelines over topics, on Spark.
+
+`run` takes a file with many jobs, every other command is one job with its values as options.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.options import BOOTSTRAP_VARIABLE, print_json
+from ottla.pipelines.spec import JOB_KINDS, Pipeline
+from ottla.pipelines.spec_keys import Kind, SpecError, is_required, parse_duration_s, yaml_name
+from ottla.pipelines.spec_reader import job_from_values, load_pipeline, override
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.pipelines.report import PipelineReport
+
+
+@click.group("pipeline", help="Run data pipelines over topics, on Spark.")
+def command() -> None:
+    pass
+
+
+def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(
+        (
+            click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to ask first."),
+            click.option("--master", metavar="URL", help="Spark's master.  [default: local[*]]"),
+            click.option("--checkpoints", type=click.Path(), help="Folder of the checkpoints."),
+            click.option("--metrics", type=int, metavar="PORT", help="Serve Prometheus metrics."),
+            click.option("--for", "limit", metavar="DURATION", help="Stop after '90 seconds', …"),
+            click.option(
+                "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@command.command("run", help="Run the jobs of a pipeline file until they end or Ctrl-C.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--format", "topic_format", help="Spark's data source for topics: ottla or kafka.")
+@click.option("--trigger", help="available_now, or a duration such as '2 seconds'.")
+@_run_options
+@click.pass_context
+def run_file(
+    ctx: click.Context,
+    file: Path,
+    topic_format: str | None,
+    trigger: str | None,
+    bootstrap_server: str | None,
+    master: str | None,
+    checkpoints: str | None,
+    metrics: int | None,
+    limit: str | None,
+    output: str,
+) -> None:
+    given = {"format": topic_format, "trigger": trigger}
+    pipeline = override(load_pipeline(file), given, "command line")
+    ctx.exit(_run(pipeline, bootstrap_server, master, checkpoints, metrics, limit, output))
+
+
+@command.command("check", help="Read a pipeline file and say what it would do.")
+@click.argument("file", type=click.Path(path_type=Path))
+def check(file: Path) -> None:
+    pipeline = load_pipeline(file)
+    for job in pipeline.jobs:
+        arrow = ", ".join(job.reads()) or "-"
+        targets = ", ".join(topic.name for topic in job.writes()) or "-"
+        click.echo(f"{job.name}: {arrow} -> {targets}")
+
+
+def _job_command(kind: str) -> click.Command:
+    job_class = JOB_KINDS[kind]
+    fields = [f for f in dataclasses.fields(job_class) if "kind" in f.metadata]
+    # --bootstrap-server is the same for all commands.
+    own = [f for f in fields if f.name != "bootstrap_servers"]
+
+    def run_job(**given: Any) -> None:
+        shared = {
+            name: given.pop(name)
+            for name in ("bootstrap_server", "master", "checkpoints", "metrics", "limit", "output")
+        }
+        values = {
+            yaml_name(f): _from_text(f.metadata["kind"], given[f.name])
+            for f in own
+            if given[f.name] not in (None, ())
+        }
+        job = job_from_values(kind, values, kind, Path())
+        pipeline = Pipeline(name=job.name or kind, jobs=(job,)).named()
+        click.get_current_context().exit(_run(pipeline, **shared))
+
+    built: Any = _run_options(run_job)
+    for field in reversed(own):
+        built = _option(field)(built)
+    summary = (job_class.__doc__ or "").splitlines()[0]
+    made: click.Command = click.command(kind, help=summary)(built)
+    return made
+
+
+def _option(field: dataclasses.Field[Any]) -> Callable[[Any], Any]:
+    kind: Kind = field.metadata["kind"]
+    name = yaml_name(field).replace("_", "-")
+    choices = field.metadata["choices"]
+    text = field.metadata["help"] + (f" One of {', '.join(choices)}." if choices else "")
+    many = kind in (Kind.SETTINGS, Kind.TEXTS, Kind.SOURCES)
+    return click.option(
+        f"--{name}",
+        field.name,
+        help=text,
+        required=is_required(field),
+        multiple=many,
+        metavar="KEY=VALUE" if kind is Kind.SETTINGS else kind.name,
+    )
+
+
+def _from_text(kind: Kind, given: Any) -> Any:
+    """What an option says, as a file would say it."""
+    import yaml
+
+    if kind is Kind.SETTINGS:
+        pairs = [item.partition("=") for item in given]
+        for name, equals, _ in pairs:
+            if not equals:
+                raise click.BadParameter(f"{name!r} is not key=value")
+        return {name: value for name, _, value in pairs}
+    if kind in (Kind.TEXTS, Kind.SOURCES):
+        return list(given)
+    if kind in (Kind.INTEGER, Kind.FLAG) or (
+        kind in (Kind.TOPIC, Kind.RESTART) and given.lstrip().startswith("{")
+    ):
+        try:
+            return yaml.safe_load(given)
+        except yaml.YAMLError:
+            return given
+    return given
+
+
+def _run(
+    pipeline: Pipeline,
+    bootstrap_server: str | None,
+    master: str | None,
+    checkpoints: str | None,
+    metrics: int | None,
+    limit: str | None,
+    output: str,
+) -> int:
+    servers = bootstrap_server or pipeline.bootstrap_servers or os.environ.get(BOOTSTRAP_VARIABLE)
+    changes = {
+        "bootstrap_servers": servers,
+        "master": master,
+        "checkpoints": checkpoints,
+        "metrics_port": metrics,
+    }
+    try:
+        limit_s = None if limit is None else parse_duration_s(limit)
+    except ValueError:
+        raise SpecError(f"--for: {limit!r} is not {Kind.DURATION.value}") from None
+    report = _execute(override(pipeline, changes, "command line"), limit_s)
+    if output == "json":
+        print_json(report.to_json())
+    else:
+        for line in report.lines():
+            click.echo(line)
+    return 0 if report.is_sound else 1
+
+
+def _execute(pipeline: Pipeline, limit_s: float | None) -> PipelineReport:
+    from contextlib import ExitStack
+
+    from rich.console import Console
+
+    from ottla.pipelines import live, metrics, sessions
+    from ottla.pipelines.runner import StopSignal, run_pipeline
+    from ottla.runtime import system_runtime
+
+    stop = StopSignal()
+    jobs = metrics.JobMetrics(pipeline.name)
+    # The report goes to stdout, what happens meanwhile to stderr.
+    console = Console(stderr=True)
+    with ExitStack() as stack:
+        spark = stack.enter_context(sessions.pipeline_session(pipeline))
+        # After the session is there: PySpark sets a handler of its own.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.stop())
+        if pipeline.metrics_port is not None:
+            port = stack.enter_context(metrics.serve(jobs, pipeline.metrics_port))
+            console.print(f"metrics: http://127.0.0.1:{port}/metrics", highlight=False)
+        view = stack.enter_context(live.LiveView(console, system_runtime().clock))
+
+        def watch(streams: Any) -> None:
+            jobs.streams = streams
+            view.update(streams)
+
+        return run_pipeline(pipeline, spark, signal=stop, watch=watch, limit_s=limit_s)
+
+
+for _kind in JOB_KINDS:
+    command.add_command(_job_command(_kind))

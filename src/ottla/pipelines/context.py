@@ -1,0 +1,108 @@
+"""What every job gets: the session, the pipeline's settings, the ways to read and write topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ottla.pipelines.spec import DEFAULT_BOOTSTRAP, Ingest, Job, Pipeline, TopicStreamJob
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One streaming query of a job: what is read, and where it goes.
+
+    `each_batch` takes the place of a sink. `now_and_then` is called while the query runs, `after`
+    when it has ended; what they return is a note for the report.
+    """
+
+    name: str
+    frame: DataFrame
+    mode: str = "append"
+    format: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    each_batch: Callable[[DataFrame, int], None] | None = None
+    now_and_then: Callable[[], str] | None = None
+    after: Callable[[], str] | None = None
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What a job that is no stream has done: lines for people, data for programs."""
+
+    rows: int
+    lines: Sequence[str] = ()
+    data: Any = None
+
+
+@dataclass(frozen=True)
+class JobContext:
+    spark: SparkSession
+    pipeline: Pipeline
+
+    def bootstrap_servers(self, job: Job) -> str:
+        return job.bootstrap_servers or self.pipeline.bootstrap_servers or DEFAULT_BOOTSTRAP
+
+    def kafka(self, job: Job) -> dict[str, str]:
+        return {**self.pipeline.kafka, **(job.kafka or {})}
+
+    def topic_format(self, job: Job) -> str:
+        # The format of an ingest job is that of its files.
+        own = None if isinstance(job, Ingest) else job.format
+        return own or self.pipeline.format
+
+    def connection(self, job: Job) -> dict[str, str]:
+        """Options that reader and writer share, under the official connector's names."""
+        return connection_options(self.bootstrap_servers(job), self.kafka(job))
+
+    def checkpoint(self, stream: str) -> str:
+        return f"{self.pipeline.checkpoints.rstrip('/')}/{stream}"
+
+    def read_stream(self, job: TopicStreamJob, topics: Sequence[str]) -> DataFrame:
+        options = self.connection(job) | {
+            "subscribe": ",".join(topics),
+            "startingOffsets": job.starting,
+            "includeHeaders": "true",
+        }
+        if job.max_records_per_batch is not None:
+            options["maxOffsetsPerTrigger"] = str(job.max_records_per_batch)
+        options |= job.options or {}
+        return self.spark.readStream.format(self.topic_format(job)).options(**options).load()
+
+    def read_all(self, job: Job, topics: Sequence[str], **options: str) -> DataFrame:
+        """A batch with everything that is in the topics now."""
+        chosen = self.connection(job) | {
+            "subscribe": ",".join(topics),
+            "startingOffsets": "earliest",
+            "endingOffsets": "latest",
+            "includeHeaders": "true",
+        }
+        reader = self.spark.read.format(self.topic_format(job))
+        return reader.options(**(chosen | options)).load()
+
+    def to_topic(
+        self, job: Job, name: str, records: DataFrame, topic: str, mode: str = "append"
+    ) -> Stream:
+        """A query that writes records to a topic."""
+        format_ = self.topic_format(job)
+        options = self.connection(job) | {"topic": topic}
+        # Spark lets no sink written in Python take updates; a batch of updates is a batch of rows.
+        if mode == "update" and format_ == "ottla":
+            return Stream(name, records, mode, each_batch=_batch_writer(format_, options))
+        return Stream(name, records, mode, format_, options)
+
+
+def connection_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
+    options = {f"kafka.{name.removeprefix('kafka.')}": value for name, value in kafka.items()}
+    return {"kafka.bootstrap.servers": bootstrap_servers} | options
+
+
+def _batch_writer(format_: str, options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+    def write(batch: DataFrame, _batch_id: int) -> None:
+        batch.write.format(format_).options(**options).mode("append").save()
+
+    return write

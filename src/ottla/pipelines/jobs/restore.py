@@ -1,0 +1,87 @@
+"""`restore`: the Parquet of an archive back to a topic: same keys, headers, timestamps, partitions.
+
+Records of a partition are written in the order of their offsets, by one task. The topic must be
+empty, else a second run would double it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.client.fetch import EARLIEST, LATEST, list_offsets
+from ottla.pipelines import topics
+from ottla.pipelines.context import BatchResult
+from ottla.pipelines.spec_keys import SpecError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ottla.client.admin import Admin
+    from ottla.pipelines.context import JobContext
+    from ottla.pipelines.spec import Restore
+
+NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value")
+
+
+def run(context: JobContext, job: Restore) -> BatchResult:
+    if context.topic_format(job) != "ottla":
+        raise SpecError("restore needs format: ottla, the other one writes no timestamps")
+    rows = archived(context.spark.read.parquet(job.path), job)
+    count, highest = _extent(rows)
+    found = topics.with_admin(
+        context.bootstrap_servers(job), context.kafka(job), lambda admin: _state(admin, job)
+    )
+    if highest >= found[0]:
+        raise SpecError(
+            f"the archive has partition {highest}, the topic {job.topic.name} has {found[0]}"
+        )
+    if found[1] and not job.append:
+        raise SpecError(f"the topic {job.topic.name} holds records; 'append: true' adds to them")
+    writer = in_order(rows, highest + 1).write.format("ottla").mode("append")
+    writer.options(
+        **context.connection(job), topic=job.topic.name, useTimestampColumn="true"
+    ).save()
+    return BatchResult(count, [f"{count:,} records of {job.path}"])
+
+
+def archived(frame: DataFrame, job: Restore) -> DataFrame:
+    """The rows of the archive that are wanted; raises SpecError for other Parquet files."""
+    for name in NEEDED:
+        if name not in frame.columns:
+            raise SpecError(f"{job.path} is no archive: it has no column {name!r}")
+    if job.where is not None:
+        frame = frame.where(job.where)
+    if job.from_ is not None:
+        return frame.where(frame["topic"] == job.from_)
+    names = [row["topic"] for row in frame.select("topic").distinct().sort("topic").collect()]
+    if len(names) > 1:
+        raise SpecError(f"{job.path} holds the topics {', '.join(names)}: 'from' must choose one")
+    return frame
+
+
+def in_order(rows: DataFrame, partitions: int) -> DataFrame:
+    """One task per partition at most, with the records in the order of their offsets."""
+    columns = ["key", "value", "partition", "timestamp"]
+    columns += ["headers"] if "headers" in rows.columns else []
+    ordered = rows.repartition(partitions, "partition").sortWithinPartitions("partition", "offset")
+    return ordered.select(*columns)
+
+
+def _extent(rows: DataFrame) -> tuple[int, int]:
+    from pyspark.sql import functions
+
+    (row,) = rows.agg(
+        functions.count("*").alias("n"), functions.max("partition").alias("highest")
+    ).collect()
+    return int(row["n"]), -1 if row["highest"] is None else int(row["highest"])
+
+
+async def _state(admin: Admin, job: Restore) -> tuple[int, bool]:
+    """How many partitions the topic has, and whether it holds records."""
+    name = job.topic.name
+    description = (await topics.describe(admin, [name]))[name]
+    partitions = [TopicPartition(name, p.partition) for p in description.partitions]
+    first = await list_offsets(admin.cluster, partitions, EARLIEST)
+    last = await list_offsets(admin.cluster, partitions, LATEST)
+    return len(partitions), first != last

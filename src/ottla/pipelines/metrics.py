@@ -1,0 +1,69 @@
+"""Prometheus metrics of a pipeline's jobs, served while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+    from ottla.pipelines.stream_run import StreamRun
+
+LOOPBACK = "127.0.0.1"
+
+
+class JobMetrics:
+    """A collector for prometheus_client: reads the jobs when it is asked."""
+
+    def __init__(self, pipeline: str) -> None:
+        self._pipeline = pipeline
+        self.streams: Sequence[StreamRun] = ()
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        labels = ("pipeline", "job")
+        rows = CounterMetricFamily("ottla_pipeline_rows", "Rows read.", labels=labels)
+        batches = CounterMetricFamily("ottla_pipeline_batches", "Micro-batches.", labels=labels)
+        restarts = CounterMetricFamily("ottla_pipeline_restarts", "Restarts.", labels=labels)
+        speed = GaugeMetricFamily("ottla_pipeline_rows_per_second", "Of late.", labels=labels)
+        lag = GaugeMetricFamily("ottla_pipeline_lag", "Records not read yet.", labels=labels)
+        batch_s = GaugeMetricFamily(
+            "ottla_pipeline_batch_seconds", "Time of the last micro-batch.", labels=labels
+        )
+        running = GaugeMetricFamily("ottla_pipeline_running", "1 while it runs.", labels=labels)
+        for run in self.streams:
+            job = (self._pipeline, run.name)
+            rows.add_metric(job, run.progress.rows)
+            batches.add_metric(job, run.progress.batches)
+            restarts.add_metric(job, run.restarts)
+            speed.add_metric(job, run.rows_per_s)
+            running.add_metric(job, float(run.state == "running"))
+            if run.progress.lag is not None:
+                lag.add_metric(job, run.progress.lag)
+            if run.progress.batch_s is not None:
+                batch_s.add_metric(job, run.progress.batch_s)
+        yield from (rows, batches, restarts, speed, lag, batch_s, running)
+
+
+@contextmanager
+def serve(metrics: JobMetrics, port: int) -> Iterator[int]:
+    """Serves `/metrics` on the loopback interface; gives the port."""
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    try:
+        server, thread = start_http_server(port, LOOPBACK, registry)
+    except OSError as error:
+        raise OttlaError(f"metrics: port {port}: {error.strerror or error}") from None
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

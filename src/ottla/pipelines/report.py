@@ -1,0 +1,74 @@
+"""What a pipeline did, for people and for programs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+MAX_REASON_CHARS = 400
+# The last line of a Python traceback, as Spark quotes it in the middle of its own words.
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Violated|Recreated|Lost)): (.+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    name: str
+    kind: str
+    state: str  # finished, stopped or failed
+    rows: int
+    batches: int = 0
+    restarts: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+    notes: tuple[str, ...] = ()
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineReport:
+    name: str
+    seconds: float
+    jobs: tuple[JobReport, ...] = field(default=())
+
+    @property
+    def is_sound(self) -> bool:
+        return all(job.state != "failed" for job in self.jobs)
+
+    def job(self, name: str) -> JobReport:
+        return next(job for job in self.jobs if job.name == name)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "pipeline": self.name,
+            "seconds": round(self.seconds, 3),
+            "sound": self.is_sound,
+            "jobs": [asdict(job) | {"notes": list(job.notes)} for job in self.jobs],
+        }
+
+    def lines(self) -> list[str]:
+        """One line per job, and what it has to say below."""
+        width = max((len(job.name) for job in self.jobs), default=0)
+        lines = []
+        for job in self.jobs:
+            words = f"{job.name:<{width}}  {job.state:<8}  {job.rows:>12,} rows"
+            if job.batches:
+                words += f"  {job.batches:>6,} batches"
+            if job.restarts:
+                words += f"  {job.restarts} restarts"
+            lines.append(f"{words}  {job.seconds:.1f} s")
+            lines += [f"  {note}" for note in job.notes]
+            if job.error:
+                lines.append(f"  {job.error}")
+        return lines
+
+
+def reason_of(error: BaseException | str) -> str:
+    """A failure of Spark in one line: what our Python code said, or Spark's first words."""
+    text = str(error).strip() or type(error).__name__
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in reversed(lines):
+        found = _PYTHON_ERROR.match(line)
+        if found and "Py4J" not in line and not line.startswith("org.apache"):
+            return found[2][:MAX_REASON_CHARS]
+    return lines[0][:MAX_REASON_CHARS]

@@ -1,0 +1,334 @@
+"""Pipelines and their jobs, as data: made by `spec_reader` from a file, or in Python.
+
+Nothing here imports Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar
+
+from ottla.pipelines.spec_keys import Kind, Restart, Source, SpecError, TopicSpec, key
+
+FORMATS = ("ottla", "kafka")
+AVAILABLE_NOW = "available_now"
+DEFAULT_BOOTSTRAP = "localhost:9092"
+DEFAULT_TRIGGER = "1 second"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What all jobs share. None takes what the pipeline says."""
+
+    kind: ClassVar[str] = ""
+    # Jobs before the streams, the streams themselves, and jobs after their end.
+    phase: ClassVar[str] = "stream"
+
+    name: str = key(Kind.TEXT, "Name of the job, of its checkpoint and in reports.", default="")
+    bootstrap_servers: str | None = key(Kind.TEXT, "Brokers to ask first.", default=None)
+    format: str | None = key(
+        Kind.TEXT, "Spark's data source for topics.", default=None, choices=FORMATS
+    )
+    kafka: Mapping[str, str] | None = key(
+        Kind.SETTINGS, "Settings of the clients, such as security.protocol.", default=None
+    )
+
+    def reads(self) -> tuple[str, ...]:
+        """The topics that the job reads."""
+        return ()
+
+    def writes(self) -> tuple[TopicSpec, ...]:
+        """The topics that the job writes, and makes where they are missing."""
+        return ()
+
+    def check(self) -> None:
+        """Raises SpecError for values that do not go together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamJob(Job):
+    trigger: str | None = key(Kind.TRIGGER, "When a micro-batch begins.", default=None)
+    restart: Restart | None = key(Kind.RESTART, "What happens after a failure.", default=None)
+    options: Mapping[str, str] | None = key(
+        Kind.SETTINGS, "Further options of Spark's reader.", default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicStreamJob(StreamJob):
+    from_: tuple[Source, ...] = key(Kind.SOURCES, "The topics to read.")
+    starting: str = key(
+        Kind.TEXT,
+        "Where a job without checkpoint begins.",
+        default="earliest",
+        choices=("earliest", "latest"),
+    )
+    max_records_per_batch: int | None = key(
+        Kind.INTEGER, "At most so many records in a micro-batch.", default=None, least=1
+    )
+
+    def reads(self) -> tuple[str, ...]:
+        return tuple(source.topic for source in self.from_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingest(StreamJob):
+    """Files or a rate source -> topic."""
+
+    kind: ClassVar[str] = "ingest"
+    SOURCES: ClassVar[tuple[str, ...]] = ("csv", "json", "parquet", "text", "rate")
+
+    # `format` is the files' here, as in the file's first line; topics take the pipeline's.
+    format: str = key(Kind.TEXT, "What is read.", choices=SOURCES)
+    topic: TopicSpec = key(Kind.TOPIC, "The topic to write.")
+    path: str | None = key(Kind.PATH, "The folder whose files are read.", default=None)
+    schema: str | None = key(
+        Kind.SCHEMA, "Columns of the files; taken from those that are there.", default=None
+    )
+    select: tuple[str, ...] = key(
+        Kind.TEXTS, "SQL expressions that make the rows to write.", default=()
+    )
+    record_key: str | None = key(Kind.TEXT, "SQL expression of the records' keys.", default=None)
+    rows_per_second: int = key(Kind.INTEGER, "Of a rate source.", default=100, least=1)
+    max_files_per_batch: int | None = key(
+        Kind.INTEGER, "At most so many files in a micro-batch.", default=None, least=1
+    )
+
+    def writes(self) -> tuple[TopicSpec, ...]:
+        return (self.topic,)
+
+    def check(self) -> None:
+        if self.format == "rate" and self.path is not None:
+            raise SpecError("'path' goes with files, not with format: rate")
+        if self.format != "rate" and self.path is None:
+            raise SpecError(f"format: {self.format} needs 'path'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transform(TopicStreamJob):
+    """Topics -> topic, by Spark SQL or a Python function of DataFrames."""
+
+    kind: ClassVar[str] = "transform"
+
+    to: TopicSpec = key(Kind.TOPIC, "The topic to write.")
+    sql: str | None = key(Kind.TEXT, "A query over the topics' views.", default=None)
+    function: str | None = key(
+        Kind.FUNCTION, "module:function or file.py:function, DataFrames -> DataFrame.", default=None
+    )
+    schema: str = key(Kind.SCHEMA, "What the values hold.", default="bytes")
+    dead_letter: TopicSpec | None = key(
+        Kind.TOPIC, "The topic for rows that do not fit the schema.", default=None
+    )
+    watermark: Mapping[str, str] | None = key(
+        Kind.SETTINGS, "A time column and how late its rows may be.", default=None
+    )
+    record_key: str | None = key(Kind.TEXT, "SQL expression of the records' keys.", default=None)
+    mode: str | None = key(
+        Kind.TEXT,
+        "Spark's output mode; what the query needs, else.",
+        default=None,
+        choices=("append", "update", "complete"),
+    )
+
+    def writes(self) -> tuple[TopicSpec, ...]:
+        return (self.to,) if self.dead_letter is None else (self.to, self.dead_letter)
+
+    def check(self) -> None:
+        if (self.sql is None) == (self.function is None):
+            raise SpecError("one of 'sql' and 'function' is needed")
+        if self.dead_letter is not None and self.schema in ("bytes", "text"):
+            raise SpecError(
+                f"'dead_letter' needs columns in 'schema': every row fits {self.schema}"
+            )
+        for topic in self.writes():
+            if topic.name in self.reads():
+                raise SpecError(f"reads and writes the topic {topic.name}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive(TopicStreamJob):
+    """Topics -> Parquet, partitioned by time, each record exactly once."""
+
+    kind: ClassVar[str] = "archive"
+
+    path: str = key(Kind.PATH, "The folder to write.")
+    partition_by: str = key(
+        Kind.TEXT, "One folder for each.", default="date", choices=("date", "hour", "none")
+    )
+    compact_files: int = key(
+        Kind.INTEGER,
+        "Small files of a folder that are joined into one; 0: never.",
+        default=32,
+        least=0,
+    )
+    small_file_mb: int = key(Kind.INTEGER, "What counts as small.", default=32, least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restore(Job):
+    """Parquet of an archive -> topic, with keys, headers, timestamps and partitions."""
+
+    kind: ClassVar[str] = "restore"
+    phase: ClassVar[str] = "before"
+
+    path: str = key(Kind.PATH, "The folder of the archive.")
+    topic: TopicSpec = key(Kind.TOPIC, "The topic to write.")
+    from_: str | None = key(Kind.TEXT, "Only records of this topic.", default=None)
+    where: str | None = key(Kind.TEXT, "SQL condition on the archived rows.", default=None)
+    append: bool = key(Kind.FLAG, "Write into a topic that holds records.", default=False)
+
+    def writes(self) -> tuple[TopicSpec, ...]:
+        return (self.topic,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mirror(TopicStreamJob):
+    """Topics of this cluster -> the same topics of another one, partition for partition."""
+
+    kind: ClassVar[str] = "mirror"
+
+    to_bootstrap_servers: str = key(Kind.TEXT, "Brokers of the other cluster.")
+    to_kafka: Mapping[str, str] | None = key(
+        Kind.SETTINGS, "Settings of the other cluster's clients.", default=None
+    )
+    prefix: str = key(Kind.TEXT, "Put before the topics' names over there.", default="")
+    replication_factor: int = key(
+        Kind.INTEGER, "Of topics made over there; -1: that cluster's default.", default=-1
+    )
+    groups: tuple[str, ...] = key(
+        Kind.TEXTS, "Groups whose positions are carried over; '*' for all.", default=()
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile(Job):
+    """Key skew, sizes, rates, gaps and null shares of topics, by partition."""
+
+    kind: ClassVar[str] = "profile"
+    phase: ClassVar[str] = "after"
+
+    from_: tuple[Source, ...] = key(Kind.SOURCES, "The topics to read.")
+    json: str | None = key(Kind.PATH, "A file for the figures.", default=None)
+    html: str | None = key(Kind.PATH, "A file for a page with plots.", default=None)
+    top_keys: int = key(Kind.INTEGER, "How many of the most frequent keys.", default=10, least=1)
+
+    def reads(self) -> tuple[str, ...]:
+        return tuple(source.topic for source in self.from_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit(Job):
+    """The lifecycle topic -> what happened to which topic when, and how long it took."""
+
+    kind: ClassVar[str] = "audit"
+    phase: ClassVar[str] = "after"
+
+    topic: str = key(Kind.TEXT, "The lifecycle topic.", default="__ottla_lifecycle")
+    only: str | None = key(Kind.TEXT, "Only what happened to this topic.", default=None)
+    json: str | None = key(Kind.PATH, "A file for the findings.", default=None)
+
+    def reads(self) -> tuple[str, ...]:
+        return (self.topic,)
+
+
+JOB_KINDS: dict[str, type[Job]] = {
+    job.kind: job for job in (Ingest, Transform, Archive, Restore, Mirror, Profile, Audit)
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """Jobs that run in one Spark session, joined by the topics they write and read."""
+
+    name: str = key(Kind.TEXT, "Name of the pipeline.", default="pipeline")
+    bootstrap_servers: str | None = key(Kind.TEXT, "Brokers to ask first.", default=None)
+    checkpoints: str = key(
+        Kind.PATH, "Folder of the checkpoints, one for each job.", default="./checkpoints"
+    )
+    format: str = key(
+        Kind.TEXT, "Spark's data source for topics.", default="ottla", choices=FORMATS
+    )
+    master: str | None = key(Kind.TEXT, "Spark's master; local[*] without one.", default=None)
+    trigger: str = key(Kind.TRIGGER, "When a micro-batch begins.", default=DEFAULT_TRIGGER)
+    restart: Restart = key(
+        Kind.RESTART, "What happens after a failure of a job.", default=Restart()
+    )
+    stop_timeout: float = key(
+        Kind.DURATION, "How long jobs may finish what they read, when stopped.", default=60.0
+    )
+    metrics_port: int | None = key(
+        Kind.INTEGER, "Serves Prometheus metrics there.", default=None, least=0
+    )
+    kafka: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "kind": Kind.SETTINGS,
+            "help": "Settings of the clients, such as security.protocol.",
+            "choices": (),
+            "least": None,
+        },
+    )
+    spark: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "kind": Kind.SETTINGS,
+            "help": "Settings of Spark, such as spark.sql.shuffle.partitions.",
+            "choices": (),
+            "least": None,
+        },
+    )
+    jobs: tuple[Job, ...] = ()
+
+    def topics(self) -> Iterator[tuple[Job, TopicSpec]]:
+        for job in self.jobs:
+            for topic in job.writes():
+                yield job, topic
+
+    def declared_topics(self) -> dict[str, TopicSpec]:
+        """The topics that jobs write; of two mentions one may be the bare name."""
+        declared: dict[str, TopicSpec] = {}
+        for job, topic in self.topics():
+            bare = TopicSpec(topic.name)
+            known = declared.get(topic.name, bare)
+            if bare not in (known, topic) and topic != known:
+                raise SpecError(f"job {job.name}: the topic {topic.name} is declared in two ways")
+            declared[topic.name] = topic if known == bare else known
+        return declared
+
+    def named(self) -> Pipeline:
+        """Jobs without a name get one: their kind and topic, with a number where that is taken."""
+        taken = {job.name for job in self.jobs if job.name}
+        jobs = []
+        for job in self.jobs:
+            if not job.name:
+                job = replace(job, name=_free_name(_default_name(job), taken))
+                taken.add(job.name)
+            jobs.append(job)
+        return replace(self, jobs=tuple(jobs))
+
+    def check(self) -> None:
+        """Raises SpecError for jobs that do not go together."""
+        names = [job.name for job in self.jobs]
+        for name in names:
+            if name and names.count(name) > 1:
+                raise SpecError(f"two jobs are called {name!r}: their checkpoints would be one")
+        self.declared_topics()
+        archives = [str(Path(job.path)) for job in self.jobs if isinstance(job, Archive)]
+        for path in archives:
+            if archives.count(path) > 1:
+                raise SpecError(f"two archive jobs write the folder {path}")
+
+
+def _default_name(job: Job) -> str:
+    topics = [topic.name for topic in job.writes()][:1] or list(job.reads())[:1]
+    return "-".join([job.kind, *topics])
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    number = 2
+    free = name
+    while free in taken:
+        free, number = f"{name}-{number}", number + 1
+    return free

@@ -1,0 +1,207 @@
+"""One streaming query while it runs: started, watched, started again after a failure, ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.pipelines.progress import StreamProgress
+from ottla.pipelines.report import JobReport, reason_of
+from ottla.pipelines.spec import AVAILABLE_NOW
+from ottla.pipelines.spec_keys import Restart, parse_duration_s
+
+if TYPE_CHECKING:
+    from ottla.pipelines.context import Stream
+    from ottla.pipelines.spec import Job
+    from ottla.runtime import Clock
+
+WAITING, RUNNING, PAUSED = "waiting", "running", "restarting"
+FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
+_POLL_S = 0.1
+# Between two calls of what a job does now and then.
+CHORE_PAUSE_S = 30.0
+
+
+class StreamRun:
+    """`build` makes the query's plan anew, for every start."""
+
+    def __init__(
+        self,
+        job: Job,
+        name: str,
+        build: Callable[[], Stream],
+        *,
+        checkpoint: str,
+        trigger: str,
+        restart: Restart,
+        clock: Clock,
+    ) -> None:
+        self.job = job
+        self.name = name
+        self.state = WAITING
+        self.progress = StreamProgress()
+        self.restarts = 0
+        self.error: str | None = None
+        self.trigger = trigger
+        self._build = build
+        self._checkpoint = checkpoint
+        self._restart = restart
+        self._clock = clock
+        self._query: Any = None
+        self._stream: Stream | None = None
+        self._notes: list[str] = []
+        self._began_s = self._ended_s = self._now_s()
+        self._resume_at_s = 0.0
+        self._next_chore_s = self._began_s + CHORE_PAUSE_S
+        self._tries = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in (FINISHED, STOPPED, FAILED)
+
+    @property
+    def rows_per_s(self) -> float:
+        return 0.0 if self.is_over else self.progress.rows_per_s(self._now_s())
+
+    def start(self) -> None:
+        """A failure while starting counts as one while running."""
+        if self.state == WAITING:
+            self._began_s = self._now_s()
+        try:
+            self._stream = self._build()
+            self._query = self._launch(self._stream)
+        except Exception as error:
+            self._fail(error)
+            return
+        self.state = RUNNING
+
+    def _launch(self, stream: Stream) -> Any:
+        writer = stream.frame.writeStream.queryName(self.name).outputMode(stream.mode)
+        writer = writer.option("checkpointLocation", self._checkpoint)
+        if self.trigger == AVAILABLE_NOW:
+            writer = writer.trigger(availableNow=True)
+        else:
+            milliseconds = int(parse_duration_s(self.trigger) * 1000)
+            writer = writer.trigger(processingTime=f"{milliseconds} milliseconds")
+        if stream.each_batch is not None:
+            return writer.foreachBatch(stream.each_batch).start()
+        return writer.format(stream.format).options(**stream.options).start()
+
+    def poll(self) -> None:
+        """Looks how the query is; starts it again where its pause is over."""
+        if self.state == PAUSED and self._now_s() >= self._resume_at_s:
+            self.start()
+        if self.state != RUNNING:
+            return
+        before = self.progress.batches
+        # Asked before the progress is read: what a finished query reported is then all there.
+        is_active = self._query.isActive
+        self._read_progress()
+        if self.progress.batches > before:
+            self._tries = 0
+        if is_active:
+            self._do_chore()
+            return
+        error = self._query.exception()
+        if error is not None:
+            self._fail(error)
+        else:
+            self._end(FINISHED)
+
+    def _do_chore(self) -> None:
+        chore = self._stream.now_and_then if self._stream is not None else None
+        if chore is None or self._now_s() < self._next_chore_s:
+            return
+        try:
+            chore()
+        except Exception as error:
+            self._query.stop()
+            self._fail(error)
+        self._next_chore_s = self._now_s() + CHORE_PAUSE_S
+
+    def _read_progress(self) -> None:
+        last = self._query.lastProgress
+        if last is None:
+            return
+        now_s = self._now_s()
+        reports = self._query.recentProgress if self.progress.has_gap(last) else [last]
+        for report in reports:
+            self.progress.absorb(report, now_s)
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = reason_of(error)
+        if self._tries >= self._restart.attempts:
+            self._end(FAILED)
+            return
+        self._tries += 1
+        self.restarts += 1
+        self._resume_at_s = self._now_s() + self._restart.pause_s * self._tries
+        self.state = PAUSED
+
+    def drain(self, deadline_s: float, hurry: threading.Event) -> None:
+        """Waits until the query has read all that its sources hold, or the time is over."""
+        if self.state != RUNNING:
+            return
+        # Spark's call takes no time-out; it returns when the query is stopped.
+        thread = threading.Thread(target=self._process_all, name=f"drain-{self.name}", daemon=True)
+        thread.start()
+        while thread.is_alive() and self._now_s() < deadline_s and not hurry.is_set():
+            thread.join(_POLL_S)
+
+    def _process_all(self) -> None:
+        try:
+            self._query.processAllAvailable()
+        except Exception as error:
+            self.error = self.error or reason_of(error)
+
+    def stop(self, deadline_s: float, hurry: threading.Event) -> None:
+        """Ends the query between two batches where it comes to that in time."""
+        if self.state == RUNNING:
+            self._read_progress()
+            while (
+                self._query.isActive
+                and self._query.status["isTriggerActive"]
+                and self._now_s() < deadline_s
+                and not hurry.wait(_POLL_S)
+            ):
+                pass
+            self.poll()
+        if self.state == RUNNING:
+            self._query.stop()
+            self._read_progress()
+            self._end(STOPPED)
+        elif not self.is_over:
+            self._end(FAILED if self.error else STOPPED)
+
+    def _end(self, state: str) -> None:
+        self.state = state
+        self._ended_s = self._now_s()
+        if state != FAILED:
+            self.error = None
+        after = self._stream.after if self._stream is not None else None
+        if after is None or state == FAILED:
+            return
+        try:
+            note = after()
+        except Exception as error:
+            self.state, self.error = FAILED, reason_of(error)
+            return
+        if note:
+            self._notes.append(note)
+
+    def report(self) -> JobReport:
+        return JobReport(
+            self.name,
+            self.job.kind,
+            self.state,
+            self.progress.rows,
+            self.progress.batches,
+            self.restarts,
+            round(self._ended_s - self._began_s, 3),
+            self.error,
+            tuple(self._notes),
+        )
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ms() / 1000

@@ -1,0 +1,122 @@
+"""Topics of a pipeline: those it writes are made where they are missing, those it reads must be
+there. Through the admin client, so on Ottla and Apache Kafka alike."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from ottla.client.admin import Admin, NewTopic, TopicDescription, raise_first_error
+from ottla.client.admin_config import AdminConfig
+from ottla.errors import ErrorCode, KafkaError
+from ottla.pipelines.spec_keys import SpecError, TopicSpec
+from ottla.runtime import system_runtime
+
+T = TypeVar("T")
+_APPEAR_TIMEOUT_S = 60.0
+_POLL_S = 0.05
+
+
+def with_admin(
+    bootstrap_servers: str, kafka: Mapping[str, str], work: Callable[[Admin], Awaitable[T]]
+) -> T:
+    """Runs `work` with a session of its own, also where this thread has an event loop already."""
+
+    async def session() -> T:
+        config = AdminConfig.from_properties(
+            {name.removeprefix("kafka."): value for name, value in kafka.items()}
+        )
+        connection = Admin.connect(
+            system_runtime(),
+            bootstrap_servers,
+            timeout_ms=config.timeout_ms,
+            credentials=config.credentials,
+        )
+        async with connection as admin:
+            return await work(admin)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(session())
+    return _in_a_thread(session)
+
+
+def _in_a_thread(session: Callable[[], Awaitable[T]]) -> T:
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    async def kept() -> None:
+        try:
+            results.append(await session())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=lambda: asyncio.run(kept()), name="ottla-admin")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+async def ensure_topics(admin: Admin, specs: Iterable[TopicSpec]) -> list[str]:
+    """Makes those that are missing and returns their names; raises SpecError for a topic that
+    has fewer partitions than declared."""
+    wanted = {spec.name: spec for spec in specs}
+    there = await describe(admin, wanted)
+    missing = [spec for name, spec in wanted.items() if name not in there]
+    for name, description in there.items():
+        count = len(description.partitions)
+        if count < wanted[name].partitions:
+            raise SpecError(
+                f"the topic {name} has {count} partitions, {wanted[name].partitions} are declared: "
+                f"ottla topics --alter --topic {name} --partitions {wanted[name].partitions}"
+            )
+    if missing:
+        await _create(admin, missing)
+    return [spec.name for spec in missing]
+
+
+async def _create(admin: Admin, specs: list[TopicSpec]) -> None:
+    answers = await admin.create_topics(
+        NewTopic(spec.name, spec.partitions, spec.replication_factor, configs=dict(spec.configs))
+        for spec in specs
+    )
+    for name, answer in answers.items():
+        # Somebody else made it in between: as good.
+        if isinstance(answer, KafkaError) and answer.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise SpecError(f"the topic {name} cannot be made: {answer}")
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _APPEAR_TIMEOUT_S
+    while True:
+        there = await describe(admin, answers)
+        led = [all(p.leader >= 0 for p in topic.partitions) for topic in there.values()]
+        if len(there) == len(answers) and all(led):
+            return
+        if loop.time() > deadline:
+            raise SpecError(f"the topics {', '.join(answers)} do not appear")
+        await asyncio.sleep(_POLL_S)
+
+
+async def require_topics(admin: Admin, names: Iterable[str], where: str) -> None:
+    wanted = list(names)
+    there = await describe(admin, wanted)
+    for name in wanted:
+        if name not in there:
+            raise SpecError(f"there is no topic {name} on {where}, and no job makes it")
+
+
+async def describe(admin: Admin, names: Iterable[str]) -> dict[str, TopicDescription]:
+    """Those of the topics that are there."""
+    answers = await admin.describe_topics(names)
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return raise_first_error(
+        {
+            name: answer
+            for name, answer in answers.items()
+            if not (isinstance(answer, KafkaError) and answer.code is missing)
+        }
+    )

@@ -1,0 +1,247 @@
+"""Pipelines on a real cluster: files in, topics between, Parquet out; every row once."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from ottla.pipelines import parse_pipeline, run_pipeline
+from ottla.pipelines.runner import PipelineRun, StopSignal
+
+pytestmark = pytest.mark.spark
+
+DEADLINE_S = 120
+FORMAT = "kafka"
+
+
+def clicks(first, last, bad_every=0):
+    for number in range(first, last):
+        if bad_every and number % bad_every == 0:
+            yield f"not json {number}"
+        else:
+            at = f"2026-01-01T00:{number // 60 % 60:02d}:{number % 60:02d}Z"
+            yield json.dumps({"user": f"u{number % 7}", "page": f"/p/{number}", "at": at})
+
+
+def read_topic(servers, topic):
+    """All committed records of a topic with a client that knows nothing of Spark."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "judge",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
+        found = []
+        at_end = set()
+        deadline = time.monotonic() + DEADLINE_S
+        while at_end != set(partitions):
+            assert time.monotonic() < deadline
+            for message in consumer.consume(1000, timeout=0.2):
+                if message.error() is None:
+                    found.append(message)
+                else:
+                    assert message.error().code() == KafkaError._PARTITION_EOF
+                    at_end.add(message.partition())
+        return found
+    finally:
+        consumer.close()
+
+
+def wait_for(run, condition):
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert run.poll(), run.report().lines()
+        assert time.monotonic() < deadline, run.report().lines()
+        time.sleep(0.1)
+
+
+def test_files_to_topic_to_topic_to_parquet_with_what_is_there(spark, ottla_processes, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text("\n".join(clicks(0, 1000, bad_every=100)))
+    pipeline = parse_pipeline(
+        f"""
+        name: shop
+        bootstrap_servers: {ottla_processes.bootstrap_servers}
+        format: {FORMAT}
+        trigger: available_now
+        jobs:
+          - ingest: {{format: text, path: in, topic: {{name: run.clicks, partitions: 3}}}}
+          - transform:
+              from: {{clicks: run.clicks}}
+              schema: user string not null, page string, at timestamp
+              sql: select user, page from clicks where user <> 'u0'
+              record_key: user
+              to: {{name: run.pages, partitions: 2}}
+              dead_letter: run.bad
+          - archive: {{from: run.clicks, path: archive}}
+        """,
+        "shop.yaml",
+        tmp_path,
+    )
+    report = run_pipeline(pipeline, spark)
+    assert report.is_sound, report.lines()
+    assert [job.state for job in report.jobs] == ["finished"] * 4
+    assert report.job("ingest-run.clicks").rows == 1000
+    assert report.job("archive-run.clicks").rows == 1000
+
+    rows = [json.loads(line) for line in clicks(0, 1000, bad_every=100) if line[0] == "{"]
+    wanted = sorted((r["user"], r["page"]) for r in rows if r["user"] != "u0")
+    pages = read_topic(ottla_processes.bootstrap_servers, "run.pages")
+    found = [(m.key().decode(), json.loads(m.value())) for m in pages]
+    assert sorted((value["user"], value["page"]) for _, value in found) == wanted
+    assert all(key == value["user"] for key, value in found)
+    bad = read_topic(ottla_processes.bootstrap_servers, "run.bad")
+    assert sorted(m.value() for m in bad) == sorted(b"not json %d" % n for n in range(0, 1000, 100))
+    told = dict(bad[0].headers())
+    assert told["ottla.reason"] == b"does not fit the schema"
+    assert told["ottla.topic"] == b"run.clicks"
+
+    stored = spark.read.parquet(str(tmp_path / "archive"))
+    assert {row["v"] for row in stored.selectExpr("cast(value as string) v").collect()} == set(
+        clicks(0, 1000, bad_every=100)
+    )
+    assert stored.count() == 1000
+    assert stored.select("topic", "partition", "offset").distinct().count() == 1000
+    assert "date" in stored.columns
+
+
+def test_a_second_run_reads_only_what_is_new(spark, ottla_processes, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    text = f"""
+        bootstrap_servers: {ottla_processes.bootstrap_servers}
+        format: {FORMAT}
+        trigger: available_now
+        jobs:
+          - ingest: {{format: text, path: in, topic: {{name: again.lines, partitions: 2}}}}
+          - archive: {{from: again.lines, path: archive, partition_by: none}}
+        """
+    for number in range(4):
+        (folder / f"{number}.txt").write_text("\n".join(clicks(number * 10, number * 10 + 10)))
+        report = run_pipeline(parse_pipeline(text, folder=tmp_path), spark)
+        assert report.is_sound, report.lines()
+        assert report.job("archive-again.lines").rows == 10
+    stored = spark.read.parquet(str(tmp_path / "archive"))
+    assert sorted(r["v"] for r in stored.selectExpr("cast(value as string) v").collect()) == sorted(
+        clicks(0, 40)
+    )
+    names = sorted(path.name[0] for path in (tmp_path / "archive").glob("*.parquet"))
+    assert "c" in names, "small files of finished batches are joined"
+    assert not (tmp_path / "archive" / "_staging").exists()
+
+
+def test_a_stream_is_drained_when_it_is_asked_to_stop(spark, ottla_processes, tmp_path):
+    pipeline = parse_pipeline(
+        f"""
+        bootstrap_servers: {ottla_processes.bootstrap_servers}
+        format: {FORMAT}
+        trigger: 200 ms
+        jobs:
+          - ingest:
+              format: rate
+              rows_per_second: 200
+              select: ["value as number", "concat('u', value % 5) as user", "timestamp as at"]
+              topic: {{name: drain.numbers, partitions: 2}}
+          - transform:
+              from: {{numbers: drain.numbers}}
+              schema: {{number: long, user: string, at: timestamp}}
+              sql: select user, count(*) as n from numbers group by user
+              record_key: user
+              to: drain.counts
+          - archive: {{from: drain.numbers, path: archive}}
+        """,
+        "drain.yaml",
+        tmp_path,
+    )
+    run = PipelineRun(pipeline, spark)
+    run.start()
+    wait_for(run, lambda: all(stream.progress.rows > 300 for stream in run.streams))
+    assert any(stream.rows_per_s > 0 for stream in run.streams)
+    run.stop()
+    report = run.finish()
+    assert {job.state for job in report.jobs} == {"stopped"}, report.lines()
+
+    written = read_topic(ottla_processes.bootstrap_servers, "drain.numbers")
+    numbers = sorted(json.loads(m.value())["number"] for m in written)
+    assert numbers == list(range(len(numbers)))
+    stored = spark.read.parquet(str(tmp_path / "archive"))
+    assert stored.count() == len(numbers)
+    last = {}
+    for message in read_topic(ottla_processes.bootstrap_servers, "drain.counts"):
+        value = json.loads(message.value())
+        last[value["user"]] = max(last.get(value["user"], 0), value["n"])
+    assert sum(last.values()) == len(numbers)
+
+
+def test_a_job_that_fails_for_good_ends_the_pipeline_in_one_line(spark, ottla_processes, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.json").write_text('{"user": "u1"}\n{"user": \n')
+    pipeline = parse_pipeline(
+        f"""
+        bootstrap_servers: {ottla_processes.bootstrap_servers}
+        format: {FORMAT}
+        restart: {{attempts: 1, pause: 10 ms}}
+        jobs:
+          - ingest: {{format: json, path: in, schema: user string, topic: fails.users}}
+          - archive: {{from: fails.users, path: archive}}
+        """,
+        "fails.yaml",
+        tmp_path,
+    )
+    report = run_pipeline(pipeline, spark)
+    assert not report.is_sound
+    failed = report.job("ingest-fails.users")
+    assert (failed.state, failed.restarts) == ("failed", 1)
+    assert "malformed" in failed.error.lower()
+    assert "\n" not in failed.error
+    assert report.job("archive-fails.users").state == "stopped"
+
+
+def test_a_signal_ends_a_run_from_another_thread(spark, ottla_processes, tmp_path):
+    servers = ottla_processes.bootstrap_servers
+    pipeline = parse_pipeline(
+        f"""
+        bootstrap_servers: {servers}
+        format: {FORMAT}
+        jobs:
+          - ingest: {{format: rate, topic: {{name: signal.numbers, partitions: 1}}}}
+          - transform:
+              from: {{numbers: signal.numbers}}
+              schema: value long, timestamp timestamp
+              watermark: {{timestamp: 1 second}}
+              sql: select window.start as at, count(*) as n from numbers
+                   group by window(timestamp, '1 second')
+              to: signal.counts
+        """,
+        "signal.yaml",
+        tmp_path,
+    )
+    signal = StopSignal()
+    seen = []
+
+    def watch(streams):
+        seen.append([stream.progress.rows for stream in streams])
+        if seen[-1][-1] > 300:
+            signal.stop()
+
+    late = threading.Timer(DEADLINE_S, signal.stop)
+    late.start()
+    report = run_pipeline(pipeline, spark, signal=signal, watch=watch)
+    late.cancel()
+    assert report.is_sound, report.lines()
+    assert seen[-1][-1] > 300
+    windows = [json.loads(m.value()) for m in read_topic(servers, "signal.counts")]
+    assert windows and all(set(window) == {"at", "n"} for window in windows)
+    starts = [window["at"] for window in windows]
+    assert len(starts) == len(set(starts)), "a window is told once, when it is over"
