@@ -18,6 +18,7 @@ from ottla.simulation.loop import Process, SimulationLoop
 from ottla.simulation.network import HostNetwork, SimNetwork
 from ottla.simulation.trace import Trace
 from ottla.zk.engine import Engine
+from ottla.zk.records import encode_record, iter_records
 from ottla.zk.server import ZooKeeperServer
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ class ObservedEngine(Engine):
 
     def _log(self, zxid: int, time_ms: int, txns: Any) -> None:
         super()._log(zxid, time_ms, txns)
-        self.history.written(zxid, txns)
+        # Some come in the journal's own format already.
+        [(_, _, decoded, _)] = iter_records(encode_record(zxid, time_ms, txns), 0)
+        self.history.written(zxid, decoded)
 
     @property
     def durable_zxid(self) -> int:
