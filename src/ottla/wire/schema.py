@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SCHEMA_FOLDER = Path(__file__).with_name("schemas")
 _NO_UPPER_BOUND = 32767
@@ -180,9 +180,9 @@ def load_message(name: str, folder: Path = SCHEMA_FOLDER) -> MessageSchema | Non
     """The schema of a message by name, None if there is no such message."""
     stem = name.removesuffix("Request").removesuffix("Response")
     for candidate in (name, stem):
-        path = folder / f"{candidate}.schema"
-        if candidate.isalnum() and path.is_file():
-            for message in parse_messages(path.read_text(encoding="utf-8")):
+        text = _read(folder / f"{candidate}.schema") if candidate.isalnum() else None
+        if text is not None:
+            for message in parse_messages(text):
                 if message.name == name:
                     return message
     return None
@@ -191,7 +191,18 @@ def load_message(name: str, folder: Path = SCHEMA_FOLDER) -> MessageSchema | Non
 def load_api_names(folder: Path = SCHEMA_FOLDER) -> dict[int, str]:
     """API key -> name without the Request or Response at the end."""
     names = {}
-    for line in (folder / "api_keys.index").read_text(encoding="utf-8").splitlines():
+    for line in (_read(folder / "api_keys.index") or "").splitlines():
         key, name = line.split()
         names[int(key)] = name
     return names
+
+
+def _read(path: Path) -> str | None:
+    """None where there is no such file. The loader also reads out of a zip file, in which the
+    package reaches Spark's executors."""
+    loader: Any = __spec__.loader
+    try:
+        data: bytes = loader.get_data(str(path))
+    except OSError:
+        return None
+    return data.decode()
