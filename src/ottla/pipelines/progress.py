@@ -71,7 +71,8 @@ def _source_lag(source: Mapping[str, Any]) -> int | None:
 
 
 def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
-    """`{"topic": {"0": 12}}`, as text or parsed, by topic and partition."""
+    """`{"topic": {"0": 12}}`, as text or parsed, by topic and partition. `format("ottla")` has
+    the topic's id beside: `{"topic": {"id": …, "partitions": {"0": 12}}}`."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -81,6 +82,8 @@ def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
         return None
     found = {}
     for topic, partitions in value.items():
+        if isinstance(partitions, Mapping) and "partitions" in partitions:
+            partitions = partitions["partitions"]
         if not isinstance(partitions, Mapping):
             return None
         for partition, offset in partitions.items():

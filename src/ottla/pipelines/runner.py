@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ottla.errors import OttlaError
 from ottla.pipelines import stop_order, topics
 from ottla.pipelines.context import BatchResult, JobContext, Stream
 from ottla.pipelines.report import JobReport, PipelineReport, reason_of
 from ottla.pipelines.spec import AVAILABLE_NOW, Job, Pipeline, StreamJob
-from ottla.pipelines.spec_keys import TopicSpec
+from ottla.pipelines.spec_keys import SpecError, TopicSpec
 from ottla.pipelines.stream_run import FAILED, FINISHED, WAITING, StreamRun
 from ottla.runtime import Clock, system_runtime
 
@@ -131,7 +132,13 @@ class PipelineRun:
         if not isinstance(job, StreamJob):
             return
         build = _module(job).streams
-        for index, stream in enumerate(build(self._context, job)):
+        try:
+            planned = build(self._context, job)
+        except OttlaError:
+            raise
+        except Exception as error:
+            raise SpecError(f"job {job.name}: {reason_of(error)}") from error
+        for index, stream in enumerate(planned):
             yield StreamRun(
                 job,
                 stream.name,

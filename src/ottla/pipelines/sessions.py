@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.pipelines.packaging import ship
 from ottla.pipelines.spec import Ingest
 
 if TYPE_CHECKING:
@@ -33,7 +36,9 @@ def pipeline_session(pipeline: Pipeline) -> Iterator[SparkSession]:
         conf=settings,
     )
     try:
-        yield spark
+        with tempfile.TemporaryDirectory(prefix="ottla-") as folder:
+            ship(spark, Path(folder))
+            yield spark
     finally:
         stop_session(spark)
 

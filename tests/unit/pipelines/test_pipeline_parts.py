@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,12 @@ from ottla.pipelines import SpecError, archive_files, parse_pipeline
 from ottla.pipelines.files import FileEntry
 from ottla.pipelines.jobs.transform import load_function
 from ottla.pipelines.mirror_groups import chosen, starting_offsets
+from ottla.pipelines.packaging import write_package
 from ottla.pipelines.progress import StreamProgress, lag_of
 from ottla.pipelines.report import JobReport, PipelineReport, reason_of
 from ottla.pipelines.stop_order import feeders, levels
 from ottla.types import TopicPartition
+from ottla.wire import messages as m
 
 QUERY = "0f0e0d0c-1111-2222-3333-444455556666"
 OTHER = "0f0e0d0c-9999-2222-3333-444455556666"
@@ -48,6 +51,11 @@ def test_progress_counts_every_batch_once():
 def test_lag_is_what_the_source_holds_beyond_the_batch():
     source = {"latestOffset": '{"t":{"0":10,"1":7}}', "endOffset": {"t": {"0": 4}}}
     assert lag_of(progress(0, 1, sources=[source])) == 13
+    ours = {
+        "latestOffset": {"t": {"id": "x", "partitions": {"0": 5}}},
+        "endOffset": {"t": {"id": "x", "partitions": {"0": 3}}},
+    }
+    assert lag_of(progress(0, 1, sources=[ours])) == 2
     assert lag_of(progress(0, 1, sources=[source, {"latestOffset": None}])) == 13
     assert lag_of(progress(0, 1, sources=[{"latestOffset": "1", "endOffset": "1"}])) is None
     assert lag_of({}) is None
@@ -162,6 +170,24 @@ def test_positions_are_looked_for_from_the_least_that_is_known():
 def test_groups_are_chosen_by_pattern_without_those_of_sinks():
     assert chosen(["a", "ab", "b", "ottla-sink-1"], ["a*"]) == ["a", "ab"]
     assert chosen(["a", "ottla-sink-1"], ["*"]) == ["a"]
+
+
+def test_the_package_works_out_of_one_file(tmp_path):
+    package = write_package(tmp_path / "ottla.zip")
+    wheels = Path(pytest.__file__).parents[1]
+    # Without the site module the checkout is not on the path.
+    code = (
+        f"import sys; sys.path[:0] = [{str(package)!r}, {str(wheels)!r}]\n"
+        "import ottla.client.admin, ottla.wire.messages as m\n"
+        "print(m.__file__, m.MetadataRequest(topics=None).encode(9))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    place, encoded = run.stdout.strip().split(" ", 1)
+    assert place == f"{package}/ottla/wire/messages.py"
+    assert encoded == str(m.MetadataRequest(topics=None).encode(9))
+    assert write_package(tmp_path / "again.zip").read_bytes() == package.read_bytes()
 
 
 def test_a_pipeline_file_is_read_without_spark():

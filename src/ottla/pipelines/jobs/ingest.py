@@ -9,6 +9,7 @@ from ottla.pipelines.spec_keys import SpecError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from ottla.pipelines.context import JobContext, Stream
     from ottla.pipelines.spec import Ingest
@@ -38,18 +39,17 @@ def rows(context: JobContext, job: Ingest) -> DataFrame:
     return reader.options(**options).load(job.path)
 
 
-def _schema(context: JobContext, job: Ingest, options: dict[str, str]) -> str:
+def _schema(context: JobContext, job: Ingest, options: dict[str, str]) -> StructType:
     """As declared, or as found in the files that are there."""
     if job.schema is not None:
-        return columns_of(job.schema).simpleString().removeprefix("struct<").removesuffix(">")
+        return columns_of(job.schema)
     from pyspark.errors import AnalysisException
 
     reader = context.spark.read.format(job.format).options(**options)
     try:
-        found = reader.options(inferSchema="true").load(job.path).schema
+        return reader.options(inferSchema="true").load(job.path).schema
     except AnalysisException as error:
         words = str(error).splitlines()[0]
         raise SpecError(
             f"job {job.name}: 'schema' is missing and {job.path} does not tell it: {words}"
         ) from None
-    return found.simpleString().removeprefix("struct<").removesuffix(">")
