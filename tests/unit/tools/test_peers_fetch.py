@@ -1,7 +1,8 @@
-"""tools/peers/fetch.py with a Maven that the test wrote."""
+"""tools/peers/fetch.py with a Maven, a pip and a Go that the test wrote."""
 
 import importlib.util
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,19 @@ def maven(tmp_path):
     return install
 
 
+@pytest.fixture
+def tool(tmp_path):
+    """`tool(name, lines)` puts a program of Python lines on the path."""
+
+    def install(name, lines):
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!{sys.executable}\nimport pathlib, shutil, sys\n{lines}\n")
+        path.chmod(0o755)
+
+    return install
+
+
 def test_a_set_is_fetched_once_and_again_when_its_pom_changed(fetch, maven, tmp_path, capsys):
     calls = maven()
     folder = tmp_path / "cache" / "peers" / "spark-kafka"
@@ -74,14 +88,64 @@ def test_a_failing_maven_leaves_nothing_and_is_tried_again(fetch, maven, tmp_pat
     assert not (tmp_path / "cache" / "peers" / "spark-kafka").exists()
 
 
-def test_without_maven_it_says_so_and_ends_well_unless_peers_are_required(
+def test_without_the_tools_it_says_so_and_ends_well_unless_peers_are_required(
     fetch, capsys, monkeypatch
 ):
     assert fetch.main([]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[:-1] == [f"peers: {name}: skipped: mvn not found" for name in fetch.known_sets()]
+    tools = {"franz-go": "go", "kafka-python-suite": "pip"}
+    assert printed[:-1] == [
+        f"peers: {name}: skipped: {tools.get(name, 'mvn')} not found" for name in fetch.known_sets()
+    ]
     monkeypatch.setenv("OTTLA_REQUIRE_PEERS", "1")
     assert fetch.main([]) == 1
+
+
+def test_the_tests_of_a_source_distribution_are_unpacked(fetch, tool, tmp_path, capsys):
+    for name, folder in (("test_one.py", "test"), ("client.py", "client")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).touch()
+    with tarfile.open(tmp_path / "pkg-1.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "test", "pkg-1/test")
+        archive.add(tmp_path / "client", "pkg-1/client")
+    tool(
+        "pip3",
+        "assert '--require-hashes' in sys.argv\n"
+        "target = pathlib.Path(sys.argv[sys.argv.index('--dest') + 1])\n"
+        "target.mkdir()\n"
+        f"shutil.copy('{tmp_path}/pkg-1.tar.gz', target)",
+    )
+    assert fetch.main(["kafka-python-suite"]) == 0
+    assert capsys.readouterr().out == "peers: kafka-python-suite: fetched 2 files\n"
+    folder = tmp_path / "cache" / "peers" / "kafka-python-suite"
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    assert files == [".stamp", "test/test_one.py"]
+
+
+def test_the_tests_of_a_go_module_are_compiled(fetch, tool, tmp_path, capsys):
+    tool(
+        "go",
+        "assert pathlib.Path('go.sum').is_file() and '-mod=readonly' in sys.argv\n"
+        "target = pathlib.Path(sys.argv[sys.argv.index('-o') + 1])\n"
+        "target.parent.mkdir()\n"
+        "target.touch()",
+    )
+    assert fetch.main(["franz-go"]) == 0
+    assert capsys.readouterr().out == "peers: franz-go: fetched and compiled\n"
+    assert (tmp_path / "cache" / "peers" / "franz-go" / "tests").is_file()
+
+
+def test_a_failing_go_is_quoted(fetch, tool, capsys):
+    tool("go", "print('go: downloading'); sys.exit('go: checksum mismatch')")
+    assert fetch.main(["franz-go"]) == 0
+    assert "peers: franz-go: failed: go: checksum mismatch\n" in capsys.readouterr().out
+
+
+def test_the_suite_is_of_the_client_that_is_installed():
+    pinned = (TOOL.parent / "kafka-python-suite.txt").read_text().splitlines()[-1].split()
+    locked = (TOOL.parents[2] / "requirements.lock").read_text()
+    assert f"\n{pinned[0]} " in locked
+    assert pinned[1] in locked, "the lock has the hash of the source distribution too"
 
 
 def test_an_unknown_set_is_refused_by_name(fetch, capsys):
