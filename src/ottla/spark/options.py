@@ -1,0 +1,381 @@
+"""The options of `format("ottla")`: the names of Spark's Kafka connector, checked. Pure.
+
+Names are case-insensitive, as everywhere in Spark. Options of the official connector that have no
+meaning here are accepted, so that one word switches between the two; unknown ones are an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.client.admin_config import AdminConfig
+from ottla.client.cluster import parse_bootstrap
+from ottla.configdef import ConfigError, nearest_name
+from ottla.security.sasl import PlainCredentials
+from ottla.spark.errors import OptionError
+from ottla.wire.compression import CODEC_NAMES
+
+SUBSCRIPTIONS = ("assign", "subscribe", "subscribePattern")
+EARLIEST, LATEST = -2, -1
+DEFAULT_FETCH_BYTES = 4 * 1024 * 1024
+DEFAULT_REQUEST_TIMEOUT_MS = 60_000
+DEFAULT_TRANSACTION_TIMEOUT_MS = 300_000
+_DEFAULT_TRIGGER_DELAY_MS = 15 * 60 * 1000
+
+_SOURCE_NAMES = (
+    *SUBSCRIPTIONS,
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "includeHeaders",
+    "onTopicRecreated",
+)
+_SINK_NAMES = ("topic", "includeHeaders", "deliveryGuarantee", "useTimestampColumn")
+# Known to the official connector or put there by Spark itself; without a meaning here.
+_PASSED_OVER = (
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+    "path",
+    "paths",
+    "checkpointLocation",
+    "queryName",
+    "numPartitions",
+)
+# The official connector refuses these too: it sets them itself.
+_REFUSED = (
+    "auto.offset.reset",
+    "key.deserializer",
+    "value.deserializer",
+    "key.serializer",
+    "value.serializer",
+    "enable.auto.commit",
+    "interceptor.classes",
+)
+_PREFIX = "kafka."
+_DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d|)\s*", re.IGNORECASE)
+_UNIT_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """How to reach the cluster."""
+
+    bootstrap: str
+    client_id: str = "ottla-spark"
+    credentials: PlainCredentials | None = None
+    timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which partitions: named topics, a pattern, or given partitions."""
+
+    kind: str
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where to start or end: one word for all partitions, or given offsets or timestamps.
+
+    `offsets` may hold EARLIEST and LATEST. With `by_timestamp` all numbers are milliseconds.
+    """
+
+    word: int | None = None
+    timestamp_ms: int | None = None
+    given: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    by_timestamp: bool = False
+    latest_without_match: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    connect: Connect
+    subscription: Subscription
+    starting: Bound
+    ending: Bound
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_trigger_delay_ms: int = _DEFAULT_TRIGGER_DELAY_MS
+    include_headers: bool = False
+    restart_recreated: bool = False
+    read_committed: bool = False
+    fetch_bytes: int = DEFAULT_FETCH_BYTES
+    check_crcs: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    connect: Connect
+    topic: str | None = None
+    exactly_once: bool = False
+    use_timestamps: bool = False
+    acks: int = -1
+    compression: int = 0
+    batch_bytes: int | None = None
+    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
+
+
+class _Options:
+    """Typed access with errors that name the option as the documentation writes it."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._values = {name.lower(): str(value) for name, value in options.items()}
+        names = {name.lower(): name for name in (*known, *_PASSED_OVER)}
+        for name in self._values:
+            if name not in names and not name.startswith(_PREFIX):
+                nearest = nearest_name(name, names)
+                hint = f"; did you mean {names[nearest]}?" if nearest else ""
+                raise OptionError(f"unknown option {name} of format ottla{hint}")
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name.lower())
+
+    def flag(self, name: str, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.strip().lower() not in ("true", "false"):
+            raise OptionError(f"{name} must be true or false, not {text!r}")
+        return text.strip().lower() == "true"
+
+    def number(self, name: str, *, at_least: int) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            value = int(text.strip())
+        except ValueError:
+            raise OptionError(f"{name} must be a whole number, not {text!r}") from None
+        if value < at_least:
+            raise OptionError(f"{name} must be at least {at_least}, not {value}")
+        return value
+
+    def kafka(self, name: str) -> str | None:
+        return self._values.get(_PREFIX + name)
+
+    def kafka_number(self, name: str, default: int) -> int:
+        found = self.number(_PREFIX + name, at_least=1)
+        return default if found is None else found
+
+    def kafka_choice(self, name: str, choices: Mapping[str, int], default: int) -> int:
+        text = self.kafka(name)
+        if text is None:
+            return default
+        if text.lower() not in choices:
+            raise OptionError(f"kafka.{name} must be one of {', '.join(choices)}, not {text!r}")
+        return choices[text.lower()]
+
+    def connect(self) -> Connect:
+        servers = self.kafka("bootstrap.servers")
+        if not servers:
+            raise OptionError("the option kafka.bootstrap.servers is missing")
+        for name in _REFUSED:
+            if self.kafka(name) is not None:
+                raise OptionError(f"kafka.{name} cannot be set: the data source decides it")
+        properties = {
+            name.removeprefix(_PREFIX): value
+            for name, value in self._values.items()
+            if name.startswith(_PREFIX)
+        }
+        try:
+            parse_bootstrap(servers)
+            admin = AdminConfig.from_properties(properties)
+        except ConfigError as error:
+            raise OptionError(f"kafka.*: {error}") from None
+        return Connect(
+            servers,
+            properties.get("client.id") or "ottla-spark",
+            admin.credentials,
+            self.kafka_number("request.timeout.ms", DEFAULT_REQUEST_TIMEOUT_MS),
+        )
+
+
+def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Raises OptionError; knows nothing about the cluster yet."""
+    options = _Options(values, _SOURCE_NAMES)
+    recreated = (options.text("onTopicRecreated") or "fail").lower()
+    if recreated not in ("fail", "restart"):
+        raise OptionError(f"onTopicRecreated must be fail or restart, not {recreated!r}")
+    starting = _bound(options, "starting", LATEST if streaming else EARLIEST)
+    ending = _bound(options, "ending", LATEST)
+    if not streaming and starting.word == LATEST:
+        raise OptionError("startingOffsets cannot be latest in a batch query: nothing is after it")
+    if streaming and any(name.lower().startswith("ending") for name in values):
+        raise OptionError("a streaming query has no end: endingOffsets is for batch queries")
+    minimum = options.number("minOffsetsPerTrigger", at_least=1)
+    maximum = options.number("maxOffsetsPerTrigger", at_least=1)
+    if minimum and maximum and minimum > maximum:
+        raise OptionError("minOffsetsPerTrigger cannot be larger than maxOffsetsPerTrigger")
+    return SourceOptions(
+        connect=options.connect(),
+        subscription=_subscription(options),
+        starting=starting,
+        ending=ending,
+        fail_on_data_loss=options.flag("failOnDataLoss", True),
+        min_partitions=options.number("minPartitions", at_least=1),
+        max_records_per_partition=options.number("maxRecordsPerPartition", at_least=1),
+        max_offsets=maximum,
+        min_offsets=minimum,
+        max_trigger_delay_ms=_duration_ms(options, "maxTriggerDelay", _DEFAULT_TRIGGER_DELAY_MS),
+        include_headers=options.flag("includeHeaders", False),
+        restart_recreated=recreated == "restart",
+        read_committed=bool(
+            options.kafka_choice("isolation.level", {"read_uncommitted": 0, "read_committed": 1}, 0)
+        ),
+        fetch_bytes=options.kafka_number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
+        check_crcs=(options.kafka("check.crcs") or "true").lower() != "false",
+    )
+
+
+def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    options = _Options(values, _SINK_NAMES)
+    guarantee = (
+        options.text("deliveryGuarantee") or ("exactly_once" if streaming else "at_least_once")
+    ).lower()
+    if guarantee not in ("exactly_once", "at_least_once"):
+        raise OptionError(
+            f"deliveryGuarantee must be exactly_once or at_least_once, not {guarantee!r}"
+        )
+    acks = options.kafka_choice("acks", {"all": -1, "-1": -1, "1": 1}, -1)
+    if guarantee == "exactly_once" and acks != -1:
+        raise OptionError("kafka.acks must be all with deliveryGuarantee=exactly_once")
+    size = options.number("kafka.batch.size", at_least=1)
+    return SinkOptions(
+        connect=options.connect(),
+        topic=options.text("topic"),
+        exactly_once=guarantee == "exactly_once",
+        use_timestamps=options.flag("useTimestampColumn", False),
+        acks=acks,
+        compression=options.kafka_choice(
+            "compression.type", {name: code for code, name in enumerate(CODEC_NAMES)}, 0
+        ),
+        batch_bytes=size,
+        transaction_timeout_ms=options.kafka_number(
+            "transaction.timeout.ms", DEFAULT_TRANSACTION_TIMEOUT_MS
+        ),
+    )
+
+
+def _subscription(options: _Options) -> Subscription:
+    given = [name for name in SUBSCRIPTIONS if options.text(name) is not None]
+    if len(given) != 1:
+        said = f"given: {', '.join(given)}" if given else "none is given"
+        raise OptionError(f"exactly one of {', '.join(SUBSCRIPTIONS)} is needed; {said}")
+    kind, text = given[0], options.text(given[0]) or ""
+    if kind == "subscribe":
+        topics = tuple(sorted({topic.strip() for topic in text.split(",") if topic.strip()}))
+        if not topics:
+            raise OptionError("subscribe names no topic")
+        return Subscription(kind, topics=topics)
+    if kind == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise OptionError(f"subscribePattern is no regular expression: {error}") from None
+        if not text:
+            raise OptionError("subscribePattern is empty")
+        return Subscription(kind, pattern=text)
+    assigned = _json_object(kind, text)
+    partitions = []
+    for topic, indexes in sorted(assigned.items()):
+        if not isinstance(indexes, list) or not all(_is_index(index) for index in indexes):
+            raise OptionError(f'assign must be like {{"topic":[0,1]}}, {topic} has {indexes!r}')
+        partitions.append((topic, tuple(sorted(set(indexes)))))
+    if not any(indexes for _, indexes in partitions):
+        raise OptionError("assign names no partition")
+    return Subscription(kind, partitions=tuple(partitions))
+
+
+def _bound(options: _Options, side: str, default: int) -> Bound:
+    """A timestamp for all wins over timestamps by partition, and those over offsets."""
+    strategy = (options.text("startingOffsetsByTimestampStrategy") or "error").lower()
+    if strategy not in ("error", "latest"):
+        raise OptionError(
+            f"startingOffsetsByTimestampStrategy must be error or latest, not {strategy!r}"
+        )
+    to_latest = side == "ending" or strategy == "latest"
+    timestamp = options.number(f"{side}Timestamp", at_least=0)
+    if timestamp is not None:
+        return Bound(timestamp_ms=timestamp, by_timestamp=True, latest_without_match=to_latest)
+    name = f"{side}OffsetsByTimestamp"
+    text = options.text(name)
+    if text is not None:
+        given = parse_partition_numbers(name, text)
+        return Bound(given=given, by_timestamp=True, latest_without_match=to_latest)
+    name = f"{side}Offsets"
+    text = (options.text(name) or "").strip()
+    if not text:
+        return Bound(word=default)
+    if text.lower() == "latest":
+        return Bound(word=LATEST)
+    if text.lower() == "earliest":
+        if side == "ending":
+            raise OptionError("endingOffsets cannot be earliest: nothing is before it")
+        return Bound(word=EARLIEST)
+    given = parse_partition_numbers(name, text, minimum=EARLIEST)
+    if side == "ending" and any(EARLIEST in numbers.values() for numbers in given.values()):
+        raise OptionError("endingOffsets cannot hold -2 (earliest): nothing is before it")
+    return Bound(given=given)
+
+
+def parse_partition_numbers(name: str, text: str, *, minimum: int = 0) -> dict[str, dict[int, int]]:
+    """`{"topic":{"0":23,"1":-1}}`, as the official connector writes it."""
+    found: dict[str, dict[int, int]] = {}
+    for topic, numbers in _json_object(name, text).items():
+        if not isinstance(numbers, dict):
+            like = '{"topic":{"0":23}}'
+            raise OptionError(f"{name} must be like {like}, {topic} has {numbers!r}")
+        found[topic] = {}
+        for partition, number in numbers.items():
+            if not partition.isascii() or not partition.isdigit():
+                raise OptionError(f"{name}: {partition!r} of topic {topic} is no partition")
+            if not isinstance(number, int) or isinstance(number, bool) or number < minimum:
+                raise OptionError(f"{name}: partition {partition} of {topic} has {number!r}")
+            found[topic][int(partition)] = number
+    return found
+
+
+def _json_object(name: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or not value:
+        raise OptionError(f"{name} is neither a known word nor a JSON object: {text!r}")
+    return value
+
+
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _duration_ms(options: _Options, name: str, default: int) -> int:
+    text = options.text(name)
+    if text is None:
+        return default
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise OptionError(f"{name} must be a duration such as 30s or 15m, not {text!r}")
+    return int(match[1]) * _UNIT_MS[match[2].lower()]

@@ -1,0 +1,65 @@
+"""Which partition each row of a column of keys goes to: Kafka's DefaultPartitioner, vectorised."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_SEED = np.uint32(0x9747B28C)
+_MULTIPLIER = np.uint32(0x5BD1E995)
+
+
+def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
+    """Kafka's 32-bit murmur2 of every key (Utils.murmur2); what null has is not defined.
+
+    Keys of one length are hashed together: one pass over their words.
+    """
+    bounds = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    data_buffer = keys.buffers()[2]
+    data = np.frombuffer(data_buffer if data_buffer is not None else b"", np.uint8)
+    lengths = np.diff(bounds)
+    hashes = np.empty(len(keys), np.uint32)
+    for length in np.unique(lengths).tolist():
+        same = np.flatnonzero(lengths == length)
+        starts = bounds[:-1][same].astype(np.int64)
+        hashes[same] = _hash_of_length(data, starts, length)
+    return hashes
+
+
+def _hash_of_length(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], length: int
+) -> npt.NDArray[np.uint32]:
+    value = np.full(len(starts), _SEED ^ np.uint32(length), np.uint32)
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        word = _little_endian(data, starts + position, 4) * _MULTIPLIER
+        word ^= word >> np.uint32(24)
+        value = value * _MULTIPLIER ^ word * _MULTIPLIER
+    if length != whole:
+        value = (value ^ _little_endian(data, starts + whole, length - whole)) * _MULTIPLIER
+    value ^= value >> np.uint32(13)
+    value *= _MULTIPLIER
+    value ^= value >> np.uint32(15)
+    return value
+
+
+def _little_endian(
+    data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], size: int
+) -> npt.NDArray[np.uint32]:
+    word = data.take(positions).astype(np.uint32)
+    for index in range(1, size):
+        word |= data.take(positions + index).astype(np.uint32) << np.uint32(8 * index)
+    return word
+
+
+def partitions_of(
+    keys: pa.Array | None, count: int, partition_count: int, sticky: int
+) -> npt.NDArray[np.int64]:
+    """Rows with a key go where its hash says; all others to the one partition `sticky`."""
+    if keys is None:
+        return np.full(count, sticky, np.int64)
+    chosen = (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % partition_count
+    if keys.null_count:
+        chosen[keys.is_null().to_numpy(zero_copy_only=False)] = sticky
+    return chosen

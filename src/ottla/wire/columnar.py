@@ -1,0 +1,369 @@
+"""Record batches to Arrow columns, with numpy: no Python work per field.
+
+`scan` looks at the headers of what a fetch brought and leaves out what must not be read (control
+batches, aborted transactions); `decode` turns the rest into Arrow record batches with the columns
+of Spark's Kafka connector. The way back is in `columnar_encode.py`. Needs numpy and pyarrow, so
+nothing that a broker imports may import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ottla.wire.compression import decompress
+from ottla.wire.primitives import Buffer
+from ottla.wire.records import (
+    HEADER_BYTES,
+    BatchHeader,
+    CorruptBatch,
+    iter_batches,
+    parse_marker,
+    verify_crc,
+)
+
+Bytes = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
+
+HEADERS_TYPE = pa.list_(
+    pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
+)
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+    ]
+)
+SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
+
+# Plain bytes that become one Arrow record batch; keeps its offsets far below 2 GiB.
+MAX_PLAIN_BYTES = 16 * 1024 * 1024
+# A record takes seven bytes at least (DefaultRecord with nothing in it).
+_MIN_RECORD_BYTES = 7
+# Below this a look-ahead for records of one size costs more than it saves.
+_MIN_RUN = 16
+
+
+class AbortedTransaction(NamedTuple):
+    """One entry of a fetch answer: from this offset on the producer's records do not count."""
+
+    producer_id: int
+    first_offset: int
+
+
+class Batch(NamedTuple):
+    header: BatchHeader
+    data: memoryview
+
+
+class Scan(NamedTuple):
+    """What one fetch brought: the batches to decode, and where to read next."""
+
+    batches: list[Batch]
+    next_offset: int | None
+    plain_bytes: int
+
+
+def scan(
+    data: Buffer,
+    start: int,
+    end: int,
+    *,
+    aborted: Iterable[AbortedTransaction] | None = None,
+    check_crcs: bool = True,
+) -> Scan:
+    """Checks and sorts out whole batches; `next_offset` is None where there is none.
+
+    `aborted` is given for read_committed only (the algorithm of Kafka's CompletedFetch).
+    """
+    waiting = sorted(aborted or (), key=lambda entry: entry.first_offset, reverse=True)
+    aborting: set[int] = set()
+    batches: list[Batch] = []
+    next_offset = None
+    size = 0
+    for header, batch in iter_batches(data):
+        next_offset = header.next_offset
+        if check_crcs:
+            verify_crc(batch)
+        while waiting and waiting[-1].first_offset <= header.last_offset:
+            aborting.add(waiting.pop().producer_id)
+        if header.is_control:
+            if header.producer_id in aborting and parse_marker(batch).is_abort:
+                aborting.discard(header.producer_id)
+        elif (
+            header.record_count
+            and header.last_offset >= start
+            and header.base_offset < end
+            and not (header.is_transactional and header.producer_id in aborting)
+        ):
+            batches.append(Batch(header, batch))
+            size += header.size
+    return Scan(batches, next_offset, size)
+
+
+def decode(
+    batches: Sequence[Batch],
+    *,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    include_headers: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Arrow record batches with the records whose offsets are in [start, end)."""
+    for body in _bodies(batches):
+        columns = _decode_body(body, include_headers)
+        rows = _rows(columns, body.headers, topic, partition)
+        offsets = rows.column("offset").to_numpy()
+        first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))
+        if first < last:
+            yield rows if last - first == len(offsets) else rows.slice(first, last - first)
+
+
+class _Body(NamedTuple):
+    """The plain records of some batches in one buffer, and where each batch begins and ends."""
+
+    plain: Buffer
+    spans: list[tuple[int, int]]
+    headers: list[BatchHeader]
+
+
+def _bodies(batches: Sequence[Batch]) -> Iterator[_Body]:
+    """Batches in groups of bounded size. Uncompressed neighbours stay where they are."""
+    group: list[tuple[BatchHeader, Buffer]] = []
+    size = 0
+    for header, data in batches:
+        plain = decompress(header.codec, data[HEADER_BYTES:])
+        if group and size + len(plain) > MAX_PLAIN_BYTES:
+            yield _joined(group)
+            group, size = [], 0
+        group.append((header, plain))
+        size += len(plain)
+    if group:
+        yield _joined(group)
+
+
+def _joined(group: list[tuple[BatchHeader, Buffer]]) -> _Body:
+    spans, position = [], 0
+    for _, plain in group:
+        spans.append((position, position + len(plain)))
+        position += len(plain)
+    joined = group[0][1] if len(group) == 1 else b"".join(plain for _, plain in group)
+    return _Body(joined, spans, [header for header, _ in group])
+
+
+class _Columns(NamedTuple):
+    timestamp_deltas: Longs
+    offset_deltas: Longs
+    keys: pa.Array
+    values: pa.Array
+    headers: pa.Array | None
+
+
+def _decode_body(body: _Body, include_headers: bool) -> _Columns:
+    data = np.frombuffer(body.plain, np.uint8)
+    starts, ends = _record_spans(data, body)
+    # One byte of attributes precedes the fields; none are defined.
+    timestamps, position = read_varints(data, starts + 1)
+    offsets, position = read_varints(data, position)
+    key_lengths, key_starts = read_varints(data, position)
+    key_ends = key_starts + np.maximum(key_lengths, 0)
+    value_lengths, value_starts = read_varints(data, key_ends)
+    value_ends = value_starts + np.maximum(value_lengths, 0)
+    counts, header_starts = read_varints(data, value_ends)
+    if (
+        min(int(key_lengths.min()), int(value_lengths.min())) < -1
+        or int(counts.min()) < 0
+        # Nothing reaches past its record, so every position above was a valid one.
+        or not bool(np.all(header_starts + 2 * counts <= ends))
+        or not bool(np.all((counts > 0) | (header_starts == ends)))
+    ):
+        raise CorruptBatch("a record is malformed: its fields do not fit its size")
+    headers = _headers(body.plain, data, counts, header_starts, ends) if include_headers else None
+    return _Columns(
+        timestamps,
+        offsets,
+        _slices(body.plain, key_starts, key_ends, key_lengths < 0),
+        _slices(body.plain, value_starts, value_ends, value_lengths < 0),
+        headers,
+    )
+
+
+def _record_spans(data: Bytes, body: _Body) -> tuple[Longs, Longs]:
+    """Where the content of every record begins (after its size) and ends."""
+    starts = []
+    ends = []
+    for (begin, end), header in zip(body.spans, body.headers, strict=True):
+        if not 0 < header.record_count <= (end - begin) // _MIN_RECORD_BYTES:
+            raise CorruptBatch(f"{header.record_count} records in {end - begin} bytes")
+        found, stops = _walk(data, body.plain, begin, end, header.record_count)
+        starts.append(found)
+        ends.append(stops)
+    return np.concatenate(starts), np.concatenate(ends)
+
+
+def _walk(data: Bytes, plain: Buffer, position: int, end: int, count: int) -> tuple[Longs, Longs]:
+    """Follows the chain of record sizes through one batch."""
+    starts: list[int] = []
+    ends: list[int] = []
+    runs_from = 0
+    try:
+        while len(starts) < count:
+            size = plain[position]
+            if size < 128:
+                begin = position + 1
+            else:
+                second = plain[position + 1]
+                size &= 127
+                if second < 128:
+                    begin = position + 2
+                    size |= second << 7
+                else:
+                    size, begin = _long_varint(plain, position)
+            starts.append(begin)
+            position = begin + (size >> 1)
+            ends.append(position)
+            if size & 1 or position > end:
+                raise CorruptBatch(f"a record of {size >> 1} bytes with {end - begin} left")
+    except IndexError:
+        raise CorruptBatch("a record is cut short") from None
+    del data, runs_from
+    if position != end:
+        raise CorruptBatch(f"{end - position} bytes after the last record")
+    return np.array(starts, np.int64), np.array(ends, np.int64)
+
+
+def _long_varint(plain: Buffer, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = plain[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+        shift += 7
+        if shift > 28:
+            raise CorruptBatch("the size of a record has more than five bytes")
+
+
+def read_varints(data: Bytes, positions: Longs) -> tuple[Longs, Longs]:
+    """Zig-zag varints at many positions at once, and their ends.
+
+    Positions past the end read the last byte: callers check what came out against the bounds.
+    """
+    byte = data.take(positions, mode="clip")
+    values = (byte & 127).astype(np.int64)
+    more = byte >= 128
+    ends = positions + 1
+    shift = 7
+    while more.any():
+        if shift > 63:
+            raise CorruptBatch("a varint in a record has more than ten bytes")
+        byte = data.take(ends, mode="clip")
+        values |= ((byte & 127) * more).astype(np.int64) << shift
+        ends += more
+        more &= byte >= 128
+        shift += 7
+    return (values.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(values & 1), ends
+
+
+def _slices(plain: Buffer, starts: Longs, ends: Longs, nulls: npt.NDArray[np.bool_]) -> pa.Array:
+    """The given parts of a buffer as an Arrow array, copied by Arrow.
+
+    The parts and the gaps between them are the elements of one array on the buffer; every second
+    one is taken.
+    """
+    count = len(starts)
+    bounds = np.empty(2 * count, np.int32)
+    bounds[0::2] = starts
+    bounds[1::2] = ends
+    parts = pa.Array.from_buffers(
+        pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(plain)]
+    )
+    chosen = np.arange(0, 2 * count, 2, dtype=np.int32)
+    return parts.take(pa.array(chosen, mask=nulls if nulls.any() else None))
+
+
+def _headers(plain: Buffer, data: Bytes, counts: Longs, positions: Longs, ends: Longs) -> pa.Array:
+    """The headers of all records: one round per header of the record that has most of them."""
+    bounds = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    total = int(bounds[-1])
+    places = np.empty((4, total), np.int64)
+    nulls = np.zeros(total, np.bool_)
+    records = np.flatnonzero(counts)
+    position = positions[records]
+    taken = 0
+    while len(records):
+        key_lengths, key_starts = read_varints(data, position)
+        key_ends = key_starts + np.maximum(key_lengths, 0)
+        value_lengths, value_starts = read_varints(data, key_ends)
+        position = value_starts + np.maximum(value_lengths, 0)
+        if int(key_lengths.min()) < 0 or int(value_lengths.min()) < -1:
+            raise CorruptBatch("a header without a key or with a negative length")
+        if not bool(np.all(position <= ends[records])):
+            raise CorruptBatch("a header reaches past the end of its record")
+        rows = bounds[records] + taken
+        places[:, rows] = key_starts, key_ends, value_starts, position
+        nulls[rows] = value_lengths < 0
+        taken += 1
+        last = counts[records] == taken
+        if not bool(np.all(position[last] == ends[records[last]])):
+            raise CorruptBatch("the size of a record does not fit its content")
+        records, position = records[~last], position[~last]
+    if total:
+        keys = _strings(_slices(plain, places[0], places[1], np.zeros(total, np.bool_)))
+        values = _slices(plain, places[2], places[3], nulls)
+    else:
+        keys, values = pa.array([], pa.string()), pa.array([], pa.binary())
+    items = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))
+    # As the connector has it: a record without headers has null, not an empty list.
+    return pa.ListArray.from_arrays(
+        pa.array(bounds, pa.int32()), items, type=HEADERS_TYPE, mask=pa.array(counts == 0)
+    )
+
+
+def _strings(keys: pa.Array) -> pa.Array:
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:  # not UTF-8: Java puts a replacement character there
+        return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
+
+
+def _rows(
+    columns: _Columns, headers: Sequence[BatchHeader], topic: str, partition: int
+) -> pa.RecordBatch:
+    counts = [header.record_count for header in headers]
+    total = len(columns.offset_deltas)
+
+    def spread(values: list[int]) -> Any:
+        return np.repeat(np.array(values, np.int64), counts) if len(values) > 1 else values[0]
+
+    timestamps = spread([header.base_timestamp for header in headers]) + columns.timestamp_deltas
+    by_broker = [header.is_log_append_time for header in headers]
+    kinds = np.zeros(total, np.int32)
+    if any(by_broker):
+        kinds += np.repeat(np.array(by_broker, np.int32), counts)
+        appended = np.repeat(np.array([h.max_timestamp for h in headers], np.int64), counts)
+        timestamps = np.where(kinds == 1, appended, timestamps)
+    arrays = [
+        columns.keys,
+        columns.values,
+        pa.repeat(topic, total),
+        pa.array(np.full(total, partition, np.int32)),
+        pa.array(spread([header.base_offset for header in headers]) + columns.offset_deltas),
+        pa.array(timestamps * 1000).view(pa.timestamp("us", tz="UTC")),
+        pa.array(kinds),
+    ]
+    if columns.headers is None:
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return pa.RecordBatch.from_arrays([*arrays, columns.headers], schema=SCHEMA_WITH_HEADERS)
