@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.simulation.cluster import STORE
 
@@ -14,13 +14,37 @@ if TYPE_CHECKING:
     from ottla.simulation.scenario import FaultPlan
 
 _SLOWNESS = (5.0, 100.0)
+# Faults that take nobody out of an ISR.
+_HARMLESS = ("reset", "slow")
+_CALM_LOOKS = 600
+_CALM_LOOK_S = 0.05
 # A stop may wait for a controller; looked at twice a second.
 _STOP_LOOKS = 240
 
 
+class Promise(Protocol):
+    """How far records are safe from a power cut: min.insync.replicas=2 covers one broker."""
+
+    def covers(self, name: str) -> bool:
+        """Whether everything that is committed on the broker is held by others, all in order."""
+
+    def loses_power(self, name: str) -> Callable[[], bool]:
+        """Called at the power cut; tells from then on whether a controller has reacted."""
+
+
 class Faults:
-    def __init__(self, cluster: SimCluster, plan: FaultPlan, seed: str, clients: list[str]) -> None:
+    def __init__(
+        self,
+        cluster: SimCluster,
+        plan: FaultPlan,
+        seed: str,
+        clients: list[str],
+        promise: Promise | None = None,
+    ) -> None:
         self._cluster = cluster
+        self._promise = promise
+        # While a broker's disk loses writes that others still hold, nothing else may happen.
+        self._exclusive = False
         self._plan = plan
         self._random = random.Random(f"{seed}/faults")
         self._clients = clients
@@ -38,6 +62,8 @@ class Faults:
                 break
             weights = self._plan.weights
             [kind] = self._random.choices(list(weights), list(weights.values()))
+            if self._exclusive and kind not in _HARMLESS:
+                continue
             fault: Callable[[], Awaitable[None]] = getattr(self, f"_do_{kind}")
             task = asyncio.get_running_loop().create_task(self._wrapped(kind, fault))
             self._under_way[task] = None
@@ -60,7 +86,32 @@ class Faults:
             await self._crash(self._free(f"broker-{controller}"), power=False)
 
     async def _do_power(self) -> None:
-        await self._crash(self._any_broker(), power=True)
+        if self._promise is None:
+            await self._crash(self._any_broker(), power=True)
+            return
+        if self._exclusive:
+            return
+        self._exclusive = True
+        name = f"broker-{self._random.choice(list(self._cluster.broker_ids))}"
+        if not await self._calm_comes(lambda: self._promise_covers(name)):
+            self._exclusive = False
+            return
+        noticed = self._promise.loses_power(name)
+        crash = asyncio.get_running_loop().create_task(self._crash(name, power=True))
+        await self._calm_comes(noticed)
+        self._exclusive = False
+        await crash
+
+    def _promise_covers(self, name: str) -> bool:
+        alone = len(self._under_way) == 1 and not self._hurt
+        return alone and self._promise is not None and self._promise.covers(name)
+
+    async def _calm_comes(self, holds: Callable[[], bool]) -> bool:
+        for _ in range(_CALM_LOOKS):
+            if holds():
+                return True
+            await asyncio.sleep(_CALM_LOOK_S)
+        return False
 
     async def _crash(self, name: str | None, *, power: bool) -> None:
         if name is None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.simulation.cluster import SimCluster
 from ottla.simulation.convergence import problems
+from ottla.simulation.data import Data
 from ottla.simulation.faults import Faults
 from ottla.simulation.history import History
 from ottla.simulation.loop import SimulationLoop, SimulationStuck, current_process, run
@@ -85,6 +86,7 @@ class _Run:
             brokers=scenario.brokers,
             config=scenario.config,
         )
+        self.data = Data(self.cluster, scenario.data, self._seed)
         self.converged_s = 0.0
         self.loop.set_exception_handler(self._unhandled)
 
@@ -114,6 +116,7 @@ class _Run:
         while not self.history.violations:
             await asyncio.sleep(_LOOK_S)
             self.history.look_at(self.cluster.nodes.values())
+            self.data.look_at(self.cluster.nodes.values())
 
     async def _story(self) -> None:
         cluster = self.cluster
@@ -122,10 +125,18 @@ class _Run:
             cluster.start_broker(broker_id)
         await self._until(lambda: len(cluster.nodes) == len(cluster.broker_ids), _START_S, "start")
         names = [f"client-{number}" for number in range(self._scenario.workload.clients)]
+        await self.data.start(self.expected)
         clients = [self.loop.create_task(self._client(name)) for name in names]
-        await Faults(cluster, self._scenario.faults, self._seed, names).run()
+        hosts = names + self.data.client_names
+        promise = self.data if self.data.topics else None
+        await Faults(cluster, self._scenario.faults, self._seed, hosts, promise).run()
         self._make_peace()
-        await self._until(lambda: all(task.done() for task in clients), WORKLOAD_S, "workload")
+        self.data.end()
+        await self._until(
+            lambda: self.data.is_written and all(task.done() for task in clients),
+            WORKLOAD_S,
+            "workload",
+        )
         for task in clients:
             task.result()
         begun = self.loop.time()
@@ -155,7 +166,8 @@ class _Run:
     async def _converge(self) -> None:
         ending = self.loop.time() + CONVERGENCE_S
         pause_s = 0.5
-        while found := problems(self.cluster, self.expected):
+        while found := [*problems(self.cluster, self.expected), *self.data.problems()]:
+            self.data.raise_failures()
             if self.loop.time() > ending:
                 for text in found:
                     self.history.violated(f"after {CONVERGENCE_S:.0f} s of peace: {text}")

@@ -42,6 +42,24 @@ class WorkloadPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class DataPlan:
+    """Records: who writes them, who reads them, and how often their partitions move."""
+
+    topics: int = 1
+    partitions: int = 2
+    replicas: int = 3
+    producers: int = 0
+    readers: int = 1
+    groups: int = 0
+    # Members per group.
+    members: int = 3
+    # Between two batches of a producer.
+    pause_ms: tuple[float, float] = (50.0, 1_500.0)
+    # Between two moves of a partition; none without.
+    moves_ms: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FaultPlan:
     duration_ms: float = 30_000.0
     interval_ms: tuple[float, float] = (500.0, 6_000.0)
@@ -58,6 +76,7 @@ class Scenario:
     brokers: int
     config: dict[str, str]
     workload: WorkloadPlan
+    data: DataPlan
     faults: FaultPlan
     # Seeds that once failed, tried every time: seed -> what was wrong.
     regressions: dict[int, str]
@@ -79,6 +98,7 @@ def load(path: Path) -> Scenario:
         brokers=cluster.pop("brokers", 3),
         config=cluster.pop("config", {}),
         workload=_plan(path, WorkloadPlan, raw.pop("workload", {}), OPERATIONS),
+        data=_plan(path, DataPlan, raw.pop("data", {}), ()),
         faults=_plan(path, FaultPlan, raw.pop("faults", {}), FAULTS),
         regressions={entry["seed"]: entry["found"] for entry in raw.pop("regressions", [])},
     )

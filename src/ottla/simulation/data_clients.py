@@ -1,0 +1,166 @@
+"""Clients that write and read records: the real producer and reader, with a ledger beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.client.admin import Admin, NewTopic
+from ottla.client.cluster import Cluster, response_error
+from ottla.client.fetch import FetchedRecord, RecordReader
+from ottla.client.produce import TopicProducer
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+from ottla.wire import records
+from ottla.wire.records import Record
+
+if TYPE_CHECKING:
+    from ottla.runtime import Runtime
+    from ottla.simulation.data import Data
+
+_TIMEOUT_MS = 12_000.0
+_MAX_BATCH = 4
+_PAUSE_S = 0.5
+MIN_ISR = 2
+# What a producer may be told while brokers fail; anything else says that a broker lost its way.
+_EXPECTED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_CONTROLLER,
+    }
+)
+
+
+class CheckedReader(RecordReader):
+    """Notes every record it is given, and under which high watermark."""
+
+    def __init__(
+        self, data: Data, name: str, cluster: Cluster, positions: dict[TopicPartition, int]
+    ) -> None:
+        super().__init__(cluster, positions, timeout_ms=_TIMEOUT_MS)
+        self._ledger = data.ledger
+        self._name = name
+
+    def _take(self, answer: Any) -> list[FetchedRecord]:
+        for topic in answer.responses if answer is not None else ():
+            for data in topic.partitions:
+                if data.records:
+                    tp = TopicPartition(topic.topic, data.partition_index)
+                    for header, _ in records.iter_batches(data.records):
+                        self._ledger.read(self._name, tp, header.last_offset, data.high_watermark)
+        found = super()._take(answer)
+        for record in found:
+            self._ledger.seen(self._name, record.partition, record.offset, record.value or b"")
+        return found
+
+    def _meet(self, partition: TopicPartition, data: Any) -> None:
+        """Stale metadata can lead to a former leader, whose log may be shorter."""
+        if response_error(data.error_code).code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._moved.add(partition)
+        else:
+            super()._meet(partition, data)
+
+
+async def create_topics(data: Data, runtime: Runtime, names: Sequence[str]) -> None:
+    """Until they are all there."""
+    plan = data.plan
+    async with Cluster(runtime, data.cluster.bootstrap, client_id="maker") as cluster:
+        admin = Admin(cluster, timeout_ms=_TIMEOUT_MS)
+        wanted = {
+            name: NewTopic(
+                name, plan.partitions, plan.replicas, configs={"min.insync.replicas": str(MIN_ISR)}
+            )
+            for name in names
+        }
+        while wanted:
+            try:
+                results = await admin.create_topics(list(wanted.values()))
+            except KafkaError:
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            for name, result in results.items():
+                if (
+                    not isinstance(result, KafkaError)
+                    or result.code is ErrorCode.TOPIC_ALREADY_EXISTS
+                ):
+                    wanted.pop(name, None)
+
+
+class Producer:
+    """Small batches to random partitions; after a failure a new producer id and new records."""
+
+    def __init__(self, data: Data, name: str, runtime: Runtime, seed: str) -> None:
+        self._data = data
+        self._name = name
+        self._runtime = runtime
+        self._random = random.Random(f"{seed}/data/{name}")
+        self._cluster = Cluster(runtime, data.cluster.bootstrap, client_id=name)
+        self._lives = 0
+
+    async def run(self) -> None:
+        while not self._data.is_ending:
+            self._lives += 1
+            topic = self._random.choice(self._data.topics)
+            producer = TopicProducer(self._cluster, topic, rng=self._random, timeout_ms=_TIMEOUT_MS)
+            try:
+                await producer.start()
+                await self._produce(producer, topic, f"{self._name}.{self._lives}".encode())
+            except KafkaError as error:
+                self._data.note(self._name, error.code.name)
+                if error.code not in _EXPECTED:
+                    self._data.violated(f"{self._name} was told {error.code.name}: {error}")
+                await asyncio.sleep(_PAUSE_S)
+        await self._cluster.close()
+
+    async def _produce(self, producer: TopicProducer, topic: str, name: bytes) -> None:
+        number = 0
+        while not self._data.is_ending:
+            await asyncio.sleep(self._random.uniform(*self._data.plan.pause_ms) / 1000)
+            values: dict[TopicPartition, list[bytes]] = {}
+            for _ in range(self._random.randint(1, _MAX_BATCH)):
+                partition = self._random.randrange(self._data.plan.partitions)
+                value = b"%b/%d" % (name, number)
+                number += 1
+                values.setdefault(TopicPartition(topic, partition), []).append(value)
+                record = Record(None, value, self._runtime.clock.now_ms())
+                await producer.send(record, partition)
+            await producer.flush()
+            for tp, stored in values.items():
+                self._data.ledger.acknowledged(tp, stored)
+            self._data.note(self._name, f"stored up to {number}")
+
+
+class Reader:
+    """Reads all partitions from their beginning to wherever they end."""
+
+    def __init__(self, data: Data, name: str, runtime: Runtime) -> None:
+        self._data = data
+        self._name = name
+        self._cluster = Cluster(runtime, data.cluster.bootstrap, client_id=name)
+        positions = dict.fromkeys(data.partitions, 0)
+        self._reader = CheckedReader(data, name, self._cluster, positions)
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        return self._reader.positions
+
+    async def run(self) -> None:
+        while True:
+            try:
+                found = await self._reader.poll()
+                if found:
+                    self._data.note(self._name, f"{len(found)} records")
+            except KafkaError as error:
+                self._data.note(self._name, error.code.name)
+                await asyncio.sleep(_PAUSE_S)
