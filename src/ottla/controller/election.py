@@ -110,3 +110,17 @@ def without_replica(current: LeaderAndIsr, replica: int, controller_epoch: int) 
         controller_epoch=controller_epoch,
         zk_version=current.zk_version,
     )
+
+
+def without_returned(
+    replicas: tuple[int, ...], current: LeaderAndIsr, returned: Collection[int], online: Online
+) -> LeaderAndIsr | None:
+    """The leadership without ISR members that were away unseen (ADR 22); None where it stays,
+    for want of an ISR member that is up and was there all the time."""
+    isr = tuple(member for member in current.isr if member not in returned)
+    if len(isr) == len(current.isr) or not any(map(online, isr)):
+        return None
+    leader = current.leader
+    if leader not in isr:
+        leader = next((r for r in replicas if r in isr and online(r)), -1)
+    return _lead(current, leader, isr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.controller.context import ControllerContext
 from ottla.controller.steps import Steps, get_paths, write
@@ -25,16 +26,29 @@ class StateWrites:
     failed: dict[TopicPartition, StoreError] = field(default_factory=dict)
 
 
-def read_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
+class Dated(NamedTuple):
+    """A stored state and the zxid of the write that made it."""
+
+    state: LeaderAndIsr
+    mzxid: int
+
+
+def read_dated_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, Dated]]:
     """Stored states; partitions without one, or with garbage in it, are left out."""
     listed = list(partitions)
     nodes = yield from get_paths([TopicPartitionStateZnode.path(tp) for tp in listed])
     states = {}
     for tp, node in zip(listed, nodes, strict=True):
-        state = None if node is None else TopicPartitionStateZnode.decode(node.data, node.stat)
-        if state is not None:
-            states[tp] = state
+        if node is not None:
+            state = TopicPartitionStateZnode.decode(node.data, node.stat)
+            if state is not None:
+                states[tp] = Dated(state, node.stat.mzxid)
     return states
+
+
+def read_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
+    dated = yield from read_dated_states(partitions)
+    return {tp: found.state for tp, found in dated.items()}
 
 
 def write_states(

@@ -91,6 +91,41 @@ async def test_failover_elects_for_brokers_that_died_meanwhile(cluster: Controll
     assert first_request.topic_states == []
 
 
+async def _restart(cluster: ControlledCluster, *broker_ids: int) -> None:
+    for broker_id in broker_ids:
+        await cluster.stop_broker(broker_id)
+        await cluster.start_broker(broker_id)
+
+
+async def test_failover_passes_over_a_leader_that_restarted_meanwhile(
+    cluster: ControlledCluster,
+) -> None:
+    first = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (2, 1, 0), 1: (1, 2, 0), 2: (2,)})
+    await cluster.kill_controller(first)
+    await _restart(cluster, 2)
+    await cluster.start_controller(0)
+    led = await cluster.state("t", 0)
+    assert led is not None and (led.leader, led.leader_epoch, led.isr) == (1, 1, (1, 0))
+    followed = await cluster.state("t", 1)
+    assert followed is not None
+    assert (followed.leader, followed.leader_epoch, followed.isr) == (1, 1, (1, 0))
+    alone = await cluster.state("t", 2)
+    assert alone is not None and (alone.leader, alone.leader_epoch, alone.isr) == (2, 0, (2,))
+
+
+async def test_failover_leaves_an_isr_whose_members_all_restarted(
+    cluster: ControlledCluster,
+) -> None:
+    first = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (2, 1)})
+    await cluster.kill_controller(first)
+    await _restart(cluster, 1, 2)
+    await cluster.start_controller(0)
+    state = await cluster.state("t", 0)
+    assert state is not None and (state.leader, state.leader_epoch, state.isr) == (2, 0, (2, 1))
+
+
 async def test_an_old_controller_is_fenced(cluster: ControlledCluster) -> None:
     """It lost its office without noticing: its next write is refused and it resigns."""
     old = await cluster.start_controller(0)

@@ -171,3 +171,16 @@ def test_replica_states_are_counted_per_topic() -> None:
     assert not ctx.any_replica_in_state("t", R.DELETION_SUCCESSFUL)
     ctx.remove_topic("t")
     assert ctx.partitions_on(1) == [] and ctx.all_partitions() == []
+
+
+def test_members_that_came_back_unseen_are_passed_over() -> None:
+    replicas = (1, 2, 3)
+    current = CURRENT._replace(isr=(1, 2, 3))
+    passed = election.without_returned(replicas, current, [1], online(1, 3))
+    assert passed == current._replace(leader=3, leader_epoch=5, isr=(2, 3))
+    passed = election.without_returned(replicas, current, [2], online(1, 2, 3))
+    assert passed == current._replace(leader_epoch=5, isr=(1, 3))
+    # Nobody else is up, nobody came back, or everybody did.
+    assert election.without_returned(replicas, current, [1], online(1)) is None
+    assert election.without_returned(replicas, current, [4], online(1, 2, 3)) is None
+    assert election.without_returned(replicas, current, [1, 2, 3], online(1, 2, 3)) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.controller import deletion, partition_machine, reassignment, replica_machine
+from ottla.controller import deletion, election, partition_machine, reassignment, replica_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.decisions.brokers import read_all_marks, read_brokers
 from ottla.controller.decisions.leader_election import on_preferred_replica_election
@@ -17,7 +17,12 @@ from ottla.controller.events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
-from ottla.controller.leadership import read_states
+from ottla.controller.leadership import (
+    MAX_WRITE_ROUNDS,
+    Dated,
+    read_dated_states,
+    write_states,
+)
 from ottla.controller.partition_states import PartitionState
 from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import send_update_metadata
@@ -40,8 +45,9 @@ def on_failover(ctx: ControllerContext, event: Failover) -> Steps[None]:
     yield from _enable_features(ctx)
     yield from _delete_log_dir_notifications()
     yield from _delete_isr_notifications()
-    asked = yield from _load(ctx)
+    asked, states = yield from _load(ctx)
     yield from _queue_deletions(ctx, asked)
+    yield from _pass_over_returned(ctx, states)
     # Brokers must know who is alive, and who the controller is, before LeaderAndIsr comes.
     yield from send_update_metadata(ctx, ctx.brokers)
     yield from _start_replicas(ctx)
@@ -85,8 +91,9 @@ def _delete_isr_notifications() -> Steps[None]:
     yield from write([Delete(IsrChangeNotificationZnode.path(name)) for name in names])
 
 
-def _load(ctx: ControllerContext) -> Steps[list[str]]:
-    """Brokers, topics, assignments, states, channels; returns the topics asked to be deleted."""
+def _load(ctx: ControllerContext) -> Steps[tuple[list[str], dict[TopicPartition, Dated]]]:
+    """Brokers, topics, assignments, states, channels; returns the topics asked to be deleted, and
+    the states with their ages."""
     registered = yield from read_brokers(ctx)
     for broker in registered.values():
         ctx.add_broker(broker.info, broker.epoch)
@@ -98,13 +105,42 @@ def _load(ctx: ControllerContext) -> Steps[list[str]]:
     for topic, assignment in assignments.items():
         for partition, replicas in sorted(assignment.partitions.items()):
             ctx.set_assignment(TopicPartition(topic, partition), replicas)
-    ctx.leadership.update((yield from read_states(ctx.all_partitions())))
+    states = yield from read_dated_states(ctx.all_partitions())
+    ctx.leadership.update({tp: dated.state for tp, dated in states.items()})
     yield OpenChannels([broker.info for broker in registered.values()])
     ctx.journal.info(
         f"Currently active brokers in the cluster: {sorted(ctx.brokers)}; topics:"
         f" {len(ctx.topics)}; partitions: {len(ctx.all_partitions())}"
     )
-    return asked
+    return asked, states
+
+
+def _pass_over_returned(ctx: ControllerContext, states: dict[TopicPartition, Dated]) -> Steps[None]:
+    """Takes brokers out of ISRs that were away while nobody reigned (ADR 22).
+
+    A registration younger than a state's last write says so: whoever saw the broker go would have
+    written the state. What it had not synced may be gone, so others of the ISR go first.
+    """
+    for _ in range(MAX_WRITE_ROUNDS):
+        updates = {}
+        for tp, (state, mzxid) in states.items():
+            returned = [b for b in state.isr if ctx.broker_epochs.get(b, -1) > mzxid]
+            if not returned or ctx.is_queued_for_deletion(tp.topic):
+                continue
+            passed_over = election.without_returned(
+                ctx.assignment(tp).replicas, state, returned, ctx.online_check(tp)
+            )
+            if passed_over is not None and state.controller_epoch <= ctx.epoch:
+                updates[tp] = passed_over
+        outcome = yield from write_states(ctx, updates)
+        for tp, written in outcome.done.items():
+            ctx.journal.info(
+                f"{tp} gets leader {written.leader} and ISR {list(written.isr)}: others of the ISR"
+                " came back while there was no controller"
+            )
+        if not outcome.stale:
+            return
+        states = yield from read_dated_states(outcome.stale)
 
 
 def _queue_deletions(ctx: ControllerContext, asked: list[str]) -> Steps[None]:
