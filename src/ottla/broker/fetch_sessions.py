@@ -110,8 +110,9 @@ class SessionEntry:
             or self.high_watermark != result.high_watermark
             or self.start_offset != result.log_start_offset
         )
-        # After an error the next good answer is news again, whatever it says.
-        failed = result.error is not ErrorCode.NONE
+        # After an error the next good answer is news again, whatever it says; after a divergence
+        # too, since a follower that cuts its log does not take the high watermark with it.
+        failed = result.error is not ErrorCode.NONE or result.diverging_epoch is not None
         self.high_watermark = -1 if failed else result.high_watermark
         self.start_offset = result.log_start_offset
         return news

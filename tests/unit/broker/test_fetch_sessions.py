@@ -12,7 +12,7 @@ from ottla.broker.fetch_sessions import FetchSession, FetchSessions, SessionEntr
 from ottla.broker.handlers import fetch
 from ottla.broker.partition import Partition
 from ottla.broker.replica_fetch_session import FollowerSession
-from ottla.broker.replica_types import FetchPartition
+from ottla.broker.replica_types import FetchPartition, FetchResult
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -121,6 +121,14 @@ async def test_errors_come_back_each_time_and_so_does_the_recovery(broker: Broke
     assert again.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     fixed = await ask(broker, {0: 0}, session=(first.session_id, 2))
     assert fixed.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def test_after_a_divergence_the_high_watermark_is_told_again() -> None:
+    entry = SessionEntry(bytes(16), "t", 0, FetchPartition(5, 100, 0, 3, 2))
+    at_end = FetchResult(ErrorCode.NONE, 5, 5, 0)
+    assert entry.is_news(at_end._replace(diverging_epoch=(1, 5)))
+    assert entry.is_news(at_end)
+    assert not entry.is_news(at_end._replace(last_stable_offset=4))
 
 
 async def test_wrong_ids_and_epochs(broker: Broker) -> None:
