@@ -6,13 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker import replica_reads
+from ottla.broker.partition import Partition
 from ottla.controller import election
+from ottla.controller.decisions import failover
 from ottla.controller.interpreter import Interpreter
+from ottla.coordinator.group_coordinator import GroupCoordinator
+from ottla.coordinator.groups import Group
+from ottla.coordinator.offsets import Commits
+from ottla.errors import ErrorCode
 from ottla.metadata.store import Check
 from ottla.metadata.znodes import LeaderAndIsr
 from ottla.simulation import scenario
 from ottla.simulation.disk import SimFile
 from ottla.simulation.runner import run_seed
+from ottla.storage.producer_state import ProducerState
 
 FOLDER = Path(__file__).parent
 SEEDS = range(1, 61)
@@ -26,6 +34,12 @@ def _first_problems(name: str) -> str:
         if not result.ok:
             return "\n".join(result.problems)
     return ""
+
+
+def _is_noticed(name: str, text: str) -> bool:
+    """Whether a seed fails with these words."""
+    plan = scenario.load(FOLDER / f"{name}.toml")
+    return any(text in problem for seed in SEEDS for problem in run_seed(plan, seed).problems)
 
 
 def test_a_controller_that_writes_without_its_fence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +67,53 @@ def test_a_leader_epoch_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_store_that_does_not_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimFile, "sync", lambda self: None)
     assert _first_problems("power") != ""
+
+
+def test_a_leader_that_does_not_wait_for_its_followers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def alone(self: Partition, now_ms: float) -> bool:
+        if self.log is None or not self.log.set_high_watermark(self.log.end_offset):
+            return False
+        self.high_watermark_moved()
+        return True
+
+    monkeypatch.setattr(Partition, "raise_high_watermark", alone)
+    assert _is_noticed("data", "acknowledged records are gone")
+
+
+def test_a_follower_that_keeps_what_its_leader_does_not_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replica_reads, "diverging_epoch", lambda log, want: None)
+    assert _is_noticed("data", "has other bytes at")
+
+
+def test_an_offset_with_two_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failover.election, "without_returned", lambda *_: None)
+    assert _is_noticed("data_power", ", it was ")
+
+
+def test_producers_that_are_not_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerState, "check", lambda *_, **__: None)
+    assert _is_noticed("data", " and at ")
+
+
+def test_readers_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_reads, "_visible_end", lambda params, log: log.end_offset)
+    assert _is_noticed("data", ", high watermark ")
+
+
+def test_commits_of_members_that_are_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupCoordinator, "_check_committer", lambda *_: ErrorCode.NONE)
+    assert _is_noticed("groups", " back from ")
+
+
+def test_commits_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def in_memory(
+        self: GroupCoordinator, shard: object, group: Group, commits: Commits
+    ) -> ErrorCode:
+        group.offsets.begin(commits)
+        group.offsets.finish(commits, 0)
+        return ErrorCode.NONE
+
+    monkeypatch.setattr(GroupCoordinator, "_store_offsets", in_memory)
+    assert _is_noticed("groups", " was committed")

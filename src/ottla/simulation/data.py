@@ -12,6 +12,7 @@ from ottla.simulation.group_member import Member
 from ottla.simulation.ledger import Ledger
 from ottla.simulation.workload import Topic
 from ottla.types import TopicPartition
+from ottla.wire import records
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
@@ -118,11 +119,9 @@ class Data:
     def _take_in(self, broker_id: int, starts: int, tp: TopicPartition, log: Log) -> None:
         key = (broker_id, starts, tp)
         position = min(self._looked_at.get(key, 0), log.end_offset)
-        end = log.high_watermark
-        while position < end:
-            data = log.read(position, _READ_BYTES, end, min_one_batch=True)
-            position = self.ledger.in_log(f"broker-{broker_id}", tp, data)
-        self._looked_at[key] = position
+        for data in _committed(log, position):
+            self.ledger.in_log(f"broker-{broker_id}", tp, data)
+        self._looked_at[key] = max(position, log.high_watermark)
 
     # the promise: records outlive one broker's power cut
 
@@ -191,13 +190,16 @@ class Data:
         if not self.topics:
             return
         self.look_at(self.cluster.nodes.values())
+        logs = {}
         for tp, hosted in self._hosted().items():
             if tp in self.partitions:
                 end = self.ledger.ends.get(tp, 0)
                 bounds = {i: (log.high_watermark, log.end_offset) for i, log in hosted.items()}
                 if any(bound != (end, end) for bound in bounds.values()):
                     yield f"{tp} ends at {end}, but (high watermark, end) are {bounds}"
-        yield from self.ledger.problems()
+                # Replicas have been compared already: one of them is enough.
+                logs[tp] = [data for log in [*hosted.values()][:1] for data in _committed(log, 0)]
+        yield from self.ledger.problems(logs)
         for tp in self.partitions:
             end = self.ledger.ends.get(tp, 0)
             for name, reader in self._readers.items():
@@ -216,6 +218,15 @@ def _broker_id(name: str) -> int:
 def _log(node: Node, tp: TopicPartition) -> Log | None:
     partition: Partition | None = node.parts.replica_manager.hosted(tp)
     return None if partition is None else partition.log
+
+
+def _committed(log: Log, position: int) -> Iterator[memoryview]:
+    """The batches from `position` on, below the high watermark."""
+    end = log.high_watermark
+    while position < end:
+        data = log.read(position, _READ_BYTES, end, min_one_batch=True)
+        yield data
+        position = [header.next_offset for header, _ in records.iter_batches(data)][-1]
 
 
 def _is_held(state: LeaderAndIsr, victim: int, hosted: dict[int, Log]) -> bool:

@@ -11,7 +11,7 @@ In the end every acknowledged record is there, in the order of its producer.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.types import TopicPartition
@@ -47,15 +47,10 @@ class Ledger:
         for value in values:
             self._acknowledged[value] = tp
 
-    @property
-    def acknowledged_count(self) -> int:
-        return len(self._acknowledged)
-
     # logs
 
-    def in_log(self, who: str, tp: TopicPartition, data: memoryview) -> int:
-        """Batches that a replica holds below its high watermark; where the next one begins."""
-        position = -1
+    def in_log(self, who: str, tp: TopicPartition, data: memoryview) -> None:
+        """Batches that a replica holds below its high watermark."""
         for header, batch in records.iter_batches(data):
             place, checksum = Place(tp, header.base_offset), zlib.crc32(batch)
             known = self._batches.get(place)
@@ -66,8 +61,6 @@ class Ledger:
                 self.ends[tp] = max(self.ends.get(tp, 0), header.last_offset + 1)
             elif known != checksum:
                 self._violated(f"{who} has other bytes at {tp} offset {header.base_offset}")
-            position = header.next_offset
-        return position
 
     # readers
 
@@ -113,8 +106,16 @@ class Ledger:
 
     # the end
 
-    def problems(self) -> Iterator[str]:
-        lost = [value for value in self._acknowledged if value not in self._places]
+    def problems(self, logs: Mapping[TopicPartition, Iterable[memoryview]]) -> Iterator[str]:
+        """`logs` are whole logs as they are now."""
+        present = {
+            (tp, record.value)
+            for tp, chunks in logs.items()
+            for data in chunks
+            for _, batch in records.iter_batches(data)
+            for record in records.iter_records(batch)
+        }
+        lost = [value for value, tp in self._acknowledged.items() if (tp, value) not in present]
         if lost:
             yield f"{len(lost)} acknowledged records are gone, first {lost[0]!r}"
         yield from self._disorder()
