@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
@@ -86,6 +86,7 @@ class LedgerProducer:
 
     def _send(self, record: int) -> None:
         value = b"%d:%d:" % (self._number, record)
+        self.answers.append(UNANSWERED)
         while not self._stop.is_set():
             try:
                 self._producer.produce(
@@ -94,9 +95,12 @@ class LedgerProducer:
                     partition=record % self._load.partitions,
                     on_delivery=lambda error, message: self._answered(record, error, message),
                 )
-                self.answers.append(UNANSWERED)
                 return
             except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                # The topic was said not to exist: every queued record failed with it.
+                self.failures[str(error)] += 1
                 self._producer.poll(0.1)
 
     def _answered(self, record: int, error: Any, message: Any) -> None:

@@ -230,6 +230,10 @@ class ApacheKafka(Running):
     def kill(self, broker_id: int) -> None:
         self._servers[broker_id].stop(signal.SIGKILL)
 
+    def shut_down(self, broker_id: int) -> None:
+        """A controlled shutdown: leadership is handed over first."""
+        self._servers[broker_id].stop(timeout_s=START_TIMEOUT_S)
+
     def restart(self, broker_id: int) -> None:
         self._servers[broker_id].start()
         self._servers[broker_id].await_ready(self._knows_all)
