@@ -49,8 +49,10 @@ SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 MAX_PLAIN_BYTES = 16 * 1024 * 1024
 # A record takes seven bytes at least (DefaultRecord with nothing in it).
 _MIN_RECORD_BYTES = 7
-# Below this a look-ahead for records of one size costs more than it saves.
-_MIN_RUN = 16
+# Records that are walked one by one before a look ahead for more of the same size; twice as many
+# after every look that found none.
+_FIRST_STEP = 32
+_LAST_STEP = 4096
 
 
 class AbortedTransaction(NamedTuple):
@@ -171,7 +173,8 @@ class _Columns(NamedTuple):
 
 def _decode_body(body: _Body, include_headers: bool) -> _Columns:
     data = np.frombuffer(body.plain, np.uint8)
-    starts, ends = _record_spans(data, body)
+    sizes, starts = read_varints(data, _record_positions(data, body))
+    ends = starts + sizes
     # One byte of attributes precedes the fields; none are defined.
     timestamps, position = read_varints(data, starts + 1)
     offsets, position = read_varints(data, position)
@@ -182,7 +185,7 @@ def _decode_body(body: _Body, include_headers: bool) -> _Columns:
     counts, header_starts = read_varints(data, value_ends)
     if (
         min(int(key_lengths.min()), int(value_lengths.min())) < -1
-        or int(counts.min()) < 0
+        or min(int(counts.min()), int(sizes.min())) < 0
         # Nothing reaches past its record, so every position above was a valid one.
         or not bool(np.all(header_starts + 2 * counts <= ends))
         or not bool(np.all((counts > 0) | (header_starts == ends)))
@@ -198,58 +201,101 @@ def _decode_body(body: _Body, include_headers: bool) -> _Columns:
     )
 
 
-def _record_spans(data: Bytes, body: _Body) -> tuple[Longs, Longs]:
-    """Where the content of every record begins (after its size) and ends."""
-    starts = []
-    ends = []
-    for (begin, end), header in zip(body.spans, body.headers, strict=True):
-        if not 0 < header.record_count <= (end - begin) // _MIN_RECORD_BYTES:
-            raise CorruptBatch(f"{header.record_count} records in {end - begin} bytes")
-        found, stops = _walk(data, body.plain, begin, end, header.record_count)
-        starts.append(found)
-        ends.append(stops)
-    return np.concatenate(starts), np.concatenate(ends)
+def _record_positions(data: Bytes, body: _Body) -> Longs:
+    """Where every record begins, at its size."""
+    counts = [header.record_count for header in body.headers]
+    for (begin, end), count in zip(body.spans, counts, strict=True):
+        if not 0 < count <= (end - begin) // _MIN_RECORD_BYTES:
+            raise CorruptBatch(f"{count} records in {end - begin} bytes")
+    if max(counts) <= 2 * len(counts):
+        return _walk_abreast(data, np.array(body.spans, np.int64), np.array(counts, np.int64))
+    parts: list[Longs] = []
+    for (begin, end), count in zip(body.spans, counts, strict=True):
+        parts += _walk(data, body.plain, begin, end, count)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _walk(data: Bytes, plain: Buffer, position: int, end: int, count: int) -> tuple[Longs, Longs]:
-    """Follows the chain of record sizes through one batch."""
-    starts: list[int] = []
-    ends: list[int] = []
-    runs_from = 0
-    try:
-        while len(starts) < count:
-            size = plain[position]
-            if size < 128:
-                begin = position + 1
-            else:
-                second = plain[position + 1]
-                size &= 127
-                if second < 128:
-                    begin = position + 2
-                    size |= second << 7
-                else:
-                    size, begin = _long_varint(plain, position)
-            starts.append(begin)
-            position = begin + (size >> 1)
-            ends.append(position)
-            if size & 1 or position > end:
-                raise CorruptBatch(f"a record of {size >> 1} bytes with {end - begin} left")
-    except IndexError:
-        raise CorruptBatch("a record is cut short") from None
-    del data, runs_from
+def _walk_abreast(data: Bytes, spans: Longs, counts: Longs) -> Longs:
+    """Many small batches: one step goes on by a record in each of them."""
+    position, ends = spans[:, 0].copy(), spans[:, 1]
+    steps = np.empty((int(counts.max()), len(counts)), np.int64)
+    for index in range(len(steps)):
+        steps[index] = position
+        unfinished = index < counts
+        # What stands after a batch's end is none of its records: those look at their first again.
+        sizes, begins = read_varints(data, np.where(unfinished, position, spans[:, 0]))
+        position = np.where(unfinished, begins + sizes, position)
+    if not bool(np.all(position == ends)):
+        raise CorruptBatch("the records of a batch do not fill it")
+    taken = np.arange(len(steps)) < counts[:, np.newaxis]
+    positions: Longs = steps.T[taken]
+    return positions
+
+
+def _walk(data: Bytes, plain: Buffer, position: int, end: int, count: int) -> Iterator[Longs]:
+    """Follows the chain of record sizes through one batch, some records at a time. After a few of
+    the same size, the rest of that size is found with one comparison."""
+    step = _FIRST_STEP
+    while count:
+        positions = _step(plain, position, end, min(count, step))
+        position = positions.pop()
+        count -= len(positions)
+        yield np.array(positions, np.int64)
+        stride = position - positions[-1]
+        if count < _FIRST_STEP or positions[-1] - positions[-8] != 7 * stride:
+            step = min(2 * step, _LAST_STEP)
+            continue
+        found = _run(data, position, stride, end, count)
+        if found:
+            yield position + stride * np.arange(found, dtype=np.int64)
+            position += found * stride
+            count -= found
     if position != end:
         raise CorruptBatch(f"{end - position} bytes after the last record")
-    return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
-def _long_varint(plain: Buffer, position: int) -> tuple[int, int]:
+def _step(plain: Buffer, position: int, end: int, count: int) -> list[int]:
+    """The positions of the next records, and the end of the last."""
+    positions = []
+    try:
+        for _ in range(count):
+            positions.append(position)
+            size = plain[position]
+            if size < 128:
+                position += 1 + (size >> 1)
+            else:
+                second = plain[position + 1]
+                if second < 128:
+                    position += 2 + ((size & 127 | second << 7) >> 1)
+                else:
+                    position = _after_long_record(plain, position)
+    except IndexError:
+        raise CorruptBatch("a record is cut short") from None
+    if position > end:
+        raise CorruptBatch(f"a record reaches {position - end} bytes past its batch")
+    positions.append(position)
+    return positions
+
+
+def _run(data: Bytes, position: int, stride: int, end: int, count: int) -> int:
+    """How many records from here on have the size of the one before."""
+    possible = min(count, (end - position) // stride)
+    rows = data[position : position + possible * stride].reshape(possible, stride)
+    last = data[position - stride : position]
+    prefix = 1 + int(np.argmax(last < 128))
+    differing = np.flatnonzero((rows[:, :prefix] != last[:prefix]).any(axis=1))
+    return int(differing[0]) if len(differing) else possible
+
+
+def _after_long_record(plain: Buffer, position: int) -> int:
+    """The end of a record whose size takes more than two bytes."""
     value = shift = 0
     while True:
         byte = plain[position]
         position += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return value, position
+            return position + (value >> 1)
         shift += 7
         if shift > 28:
             raise CorruptBatch("the size of a record has more than five bytes")
