@@ -90,12 +90,13 @@ def connector_jars(*, fetch: bool = True) -> list[Path] | None:
                 f"{', '.join(jar.file_name for jar in CONNECTOR)}"
             )
         return found
-    # Where `make peers` puts them, too.
-    folder = cache_folder() / "peers" / "spark-kafka"
-    found = _jars_in(folder)
-    if found is not None or not fetch:
-        return found
-    return _fetch(cache_folder() / "spark-kafka")
+    own = cache_folder() / "spark-kafka"
+    # `make peers` brings the same jars.
+    for folder in (cache_folder() / "peers" / "spark-kafka", own):
+        found = _jars_in(folder)
+        if found is not None:
+            return found
+    return _fetch(own) if fetch else None
 
 
 def _jars_in(folder: Path) -> list[Path] | None:
@@ -115,10 +116,9 @@ def _verify(path: Path, jar: Jar) -> None:
 
 
 def _fetch(target: Path) -> list[Path] | None:
-    found = _jars_in(target)
     maven = shutil.which("mvn")
-    if found is not None or maven is None:
-        return found
+    if maven is None:
+        return None
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".spark-kafka.", dir=target.parent) as scratch:
         pom, fresh = Path(scratch) / "pom.xml", Path(scratch) / "fresh"

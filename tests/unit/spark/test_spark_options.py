@@ -1,0 +1,125 @@
+"""Options of format("ottla"): what is understood, and the words for what is not."""
+
+import pytest
+
+from ottla.spark.errors import OptionError
+from ottla.spark.options import EARLIEST, LATEST, parse_sink_options, parse_source_options
+
+BASE = {"kafka.bootstrap.servers": "h:9092", "subscribe": "b,a, a"}
+
+
+def source(streaming=False, **options):
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    return parse_source_options({**BASE, **given}, streaming=streaming)
+
+
+def test_defaults_are_those_of_the_official_connector():
+    batch, stream = source(), source(streaming=True)
+    assert batch.subscription.topics == ("a", "b")
+    assert (batch.starting.word, batch.ending.word) == (EARLIEST, LATEST)
+    assert stream.starting.word == LATEST
+    assert batch.fail_on_data_loss and not batch.include_headers and not batch.read_committed
+
+
+def test_names_are_case_insensitive():
+    parsed = parse_source_options(
+        {"KAFKA.Bootstrap.Servers": "h:1", "SubscribePattern": "x.*", "FAILONDATALOSS": "False"},
+        streaming=True,
+    )
+    assert parsed.subscription.pattern == "x.*"
+    assert not parsed.fail_on_data_loss
+
+
+def test_offsets_and_timestamps_by_partition():
+    parsed = source(startingOffsets='{"a":{"0":5,"1":-1},"b":{"0":-2}}')
+    assert parsed.starting.given == {"a": {0: 5, 1: LATEST}, "b": {0: EARLIEST}}
+    parsed = source(
+        startingOffsetsByTimestamp='{"a":{"0":1000}}', endingTimestamp="2000", startingOffsets="{"
+    )
+    assert parsed.starting.by_timestamp and parsed.starting.given == {"a": {0: 1000}}
+    assert not parsed.starting.latest_without_match
+    assert parsed.ending.timestamp_ms == 2000 and parsed.ending.latest_without_match
+
+
+def test_assigned_partitions():
+    parsed = parse_source_options(
+        {"kafka.bootstrap.servers": "h:1", "assign": '{"t":[2,0,2]}'}, streaming=False
+    )
+    assert parsed.subscription.partitions == (("t", (0, 2)),)
+
+
+def test_limits_and_delays():
+    parsed = source(True, maxOffsetsPerTrigger="10", minOffsetsPerTrigger="5", maxTriggerDelay="2m")
+    assert (parsed.max_offsets, parsed.min_offsets, parsed.max_trigger_delay_ms) == (10, 5, 120_000)
+
+
+def test_sasl_plain():
+    parsed = source(
+        **{
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": 'x.PlainLoginModule required username="u" password="p";',
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+        },
+    )
+    assert tuple(parsed.connect.credentials) == ("u", "p")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribe": None}, "exactly one of assign, subscribe, subscribePattern"),
+        ({"subscribePattern": "x"}, "given: subscribe, subscribePattern"),
+        ({"subscribe": " , "}, "names no topic"),
+        ({"kafka.bootstrap.servers": None}, "kafka.bootstrap.servers is missing"),
+        ({"kafka.bootstrap.servers": "nowhere"}, "Invalid url"),
+        ({"startingOffset": "latest"}, "did you mean startingOffsets?"),
+        ({"startingOffsets": "oldest"}, "neither a known word nor a JSON object"),
+        ({"startingOffsets": '{"a":{"x":1}}'}, "'x' of topic a is no partition"),
+        ({"startingOffsets": '{"a":{"0":-3}}'}, "partition 0 of a has -3"),
+        ({"startingOffsets": '{"a":[1]}'}, "a has [1]"),
+        ({"startingOffsets": "latest"}, "cannot be latest in a batch query"),
+        ({"endingOffsets": "earliest"}, "cannot be earliest"),
+        ({"endingOffsets": '{"a":{"0":-2}}'}, "cannot hold -2"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest"),
+        ({"failOnDataLoss": "maybe"}, "must be true or false, not 'maybe'"),
+        ({"minPartitions": "0"}, "at least 1"),
+        ({"maxOffsetsPerTrigger": "many"}, "whole number"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "cannot be larger"),
+        ({"maxTriggerDelay": "soon"}, "duration"),
+        ({"onTopicRecreated": "ignore"}, "must be fail or restart"),
+        ({"kafka.isolation.level": "dirty"}, "read_uncommitted, read_committed"),
+        ({"kafka.auto.offset.reset": "latest"}, "cannot be set"),
+        ({"kafka.security.protocol": "SSL"}, "security.protocol"),
+        ({"subscribe": None, "assign": '{"t":["0"]}'}, "must be like"),
+        ({"subscribe": None, "assign": '{"t":[]}'}, "names no partition"),
+        ({"subscribe": None, "subscribePattern": "("}, "no regular expression"),
+    ],
+)
+def test_what_is_refused(options, words):
+    merged = {k: v for k, v in {**BASE, **options}.items() if v is not None}
+    with pytest.raises(OptionError) as caught:
+        parse_source_options(merged, streaming=False)
+    assert words in str(caught.value)
+
+
+def test_a_stream_has_no_end():
+    with pytest.raises(OptionError, match="no end"):
+        source(True, endingOffsets="latest")
+
+
+def sink(streaming=False, **options):
+    given = {"kafka.bootstrap.servers": "h:1", **options}
+    return parse_sink_options(given, streaming=streaming)
+
+
+def test_sink_guarantees():
+    assert sink(True).exactly_once
+    assert not sink().exactly_once
+    assert not sink(True, deliveryGuarantee="at_least_once").exactly_once
+    assert sink(**{"kafka.compression.type": "zstd"}).compression == 4
+    with pytest.raises(OptionError, match="exactly_once or at_least_once"):
+        sink(deliveryGuarantee="twice")
+    with pytest.raises(OptionError, match="acks must be all"):
+        sink(True, **{"kafka.acks": "1"})
+    with pytest.raises(OptionError, match="did you mean topic"):
+        sink(topics="a")
