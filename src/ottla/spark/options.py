@@ -44,7 +44,14 @@ _SOURCE_NAMES = (
     "includeHeaders",
     "onTopicRecreated",
 )
-_SINK_NAMES = ("topic", "includeHeaders", "deliveryGuarantee", "useTimestampColumn")
+_SINK_NAMES = (
+    "topic",
+    "includeHeaders",
+    "deliveryGuarantee",
+    "useTimestampColumn",
+    "txnAppId",
+    "txnVersion",
+)
 # Known to the official connector or put there by Spark itself; without a meaning here.
 _PASSED_OVER = (
     "kafkaConsumer.pollTimeoutMs",
@@ -135,6 +142,9 @@ class SinkOptions:
     compression: int = 0
     batch_bytes: int | None = None
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
+    # Names a batch write (of foreachBatch) so that it counts once, however often it is run.
+    txn_app_id: str | None = None
+    txn_version: int = 0
 
 
 class _Options:
@@ -262,10 +272,17 @@ def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOpt
     if guarantee == "exactly_once" and acks != -1:
         raise OptionError("kafka.acks must be all with deliveryGuarantee=exactly_once")
     size = options.number("kafka.batch.size", at_least=1)
+    app_id, version = options.text("txnAppId"), options.number("txnVersion", at_least=0)
+    if (app_id is None) != (version is None):
+        raise OptionError("txnAppId and txnVersion go together")
+    if app_id is not None and streaming:
+        raise OptionError("txnAppId is for batch writes: a streaming query has its own id")
     return SinkOptions(
         connect=options.connect(),
         topic=options.text("topic"),
-        exactly_once=guarantee == "exactly_once",
+        exactly_once=guarantee == "exactly_once" or app_id is not None,
+        txn_app_id=app_id,
+        txn_version=version or 0,
         use_timestamps=options.flag("useTimestampColumn", False),
         acks=acks,
         compression=options.kafka_choice(

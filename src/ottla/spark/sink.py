@@ -55,7 +55,7 @@ def batch_writer(
         raise OptionError('records of a topic cannot be overwritten: use mode("append")')
     parsed = parse_sink_options(options, streaming=False)
     check_columns(schema, parsed)
-    return BatchWriter(parsed, str(uuid.uuid4()))
+    return BatchWriter(parsed, parsed.txn_app_id or str(uuid.uuid4()))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
@@ -99,7 +99,9 @@ class BatchWriter(DataSourceArrowWriter):
 
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        return _write(self._options, Work(self._job_id, 0, partition), iterator)
+        return _write(
+            self._options, Work(self._job_id, self._options.txn_version, partition), iterator
+        )
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
