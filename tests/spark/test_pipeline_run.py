@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from pipeline_helpers import DEADLINE_S, read_topic, wait_for
 
 from ottla.pipelines import parse_pipeline, run_pipeline
 from ottla.pipelines.runner import PipelineRun, StopSignal
 
 pytestmark = pytest.mark.spark
 
-DEADLINE_S = 120
-FORMAT = "kafka"
+FORMAT = "ottla"
 
 
 def clicks(first, last, bad_every=0):
@@ -25,43 +23,6 @@ def clicks(first, last, bad_every=0):
         else:
             at = f"2026-01-01T00:{number // 60 % 60:02d}:{number % 60:02d}Z"
             yield json.dumps({"user": f"u{number % 7}", "page": f"/p/{number}", "at": at})
-
-
-def read_topic(servers, topic):
-    """All committed records of a topic with a client that knows nothing of Spark."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "judge",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
-        found = []
-        at_end = set()
-        deadline = time.monotonic() + DEADLINE_S
-        while at_end != set(partitions):
-            assert time.monotonic() < deadline
-            for message in consumer.consume(1000, timeout=0.2):
-                if message.error() is None:
-                    found.append(message)
-                else:
-                    assert message.error().code() == KafkaError._PARTITION_EOF
-                    at_end.add(message.partition())
-        return found
-    finally:
-        consumer.close()
-
-
-def wait_for(run, condition):
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert run.poll(), run.report().lines()
-        assert time.monotonic() < deadline, run.report().lines()
-        time.sleep(0.1)
 
 
 def test_files_to_topic_to_topic_to_parquet_with_what_is_there(spark, ottla_processes, tmp_path):

@@ -92,7 +92,7 @@ class JobContext:
         options = self.connection(job) | {"topic": topic}
         # Spark lets no sink written in Python take updates; a batch of updates is a batch of rows.
         if mode == "update" and format_ == "ottla":
-            return Stream(name, records, mode, each_batch=_batch_writer(format_, options))
+            return Stream(name, records, mode, each_batch=_batch_writer(options))
         return Stream(name, records, mode, format_, options)
 
 
@@ -101,8 +101,11 @@ def connection_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict
     return {"kafka.bootstrap.servers": bootstrap_servers} | options
 
 
-def _batch_writer(format_: str, options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    def write(batch: DataFrame, _batch_id: int) -> None:
-        batch.write.format(format_).options(**options).mode("append").save()
+def _batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+    def write(batch: DataFrame, batch_id: int) -> None:
+        query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        writer = batch.write.format("ottla").options(**options).mode("append")
+        # A batch that runs again writes nothing new.
+        writer.options(txnAppId=query, txnVersion=str(batch_id)).save()
 
     return write

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 MAX_REASON_CHARS = 400
+_MAX_CAUSES = 10
 # The last line of a Python traceback, as Spark quotes it in the middle of its own words.
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Violated|Recreated|Lost)): (.+)$")
 
@@ -65,10 +66,26 @@ class PipelineReport:
 
 def reason_of(error: BaseException | str) -> str:
     """A failure of Spark in one line: what our Python code said, or Spark's first words."""
-    text = str(error).strip() or type(error).__name__
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = _lines(error)
     for line in reversed(lines):
         found = _PYTHON_ERROR.match(line)
         if found and "Py4J" not in line and not line.startswith("org.apache"):
             return found[2][:MAX_REASON_CHARS]
-    return lines[0][:MAX_REASON_CHARS]
+    first, root = lines[0], _lines(_root(error))[0]
+    words = first if root in first else f"{first} ({root})"
+    return words[:MAX_REASON_CHARS]
+
+
+def _root(error: BaseException | str) -> BaseException | str:
+    """Where it all began; Spark's exceptions know their causes."""
+    for _ in range(_MAX_CAUSES):
+        cause = getattr(error, "_cause", None)
+        if not isinstance(cause, BaseException):
+            break
+        error = cause
+    return error
+
+
+def _lines(error: BaseException | str) -> list[str]:
+    text = str(error).strip() or type(error).__name__
+    return [line.strip() for line in text.splitlines() if line.strip()]

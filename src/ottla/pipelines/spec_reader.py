@@ -68,7 +68,8 @@ def parse_pipeline(text: str, file: str = "pipeline", folder: Path | None = None
 
 def override(pipeline: Pipeline, values: Mapping[str, Any], where: str) -> Pipeline:
     """The pipeline with some of its own values said anew; None leaves one as it is."""
-    return dataclasses.replace(pipeline, **_Reader(where, Path()).values(Pipeline, values))
+    fields = _Reader(where, Path()).values(Pipeline, values, with_defaults=False)
+    return dataclasses.replace(pipeline, **fields)
 
 
 def job_from_values(kind: str, values: Mapping[str, Any], where: str, folder: Path) -> Job:
@@ -115,9 +116,15 @@ class _Reader:
         self._folder = folder
 
     def values(
-        self, into: type[Any], given: Mapping[Any, Any], also: tuple[str, ...] = ()
+        self,
+        into: type[Any],
+        given: Mapping[Any, Any],
+        *,
+        also: tuple[str, ...] = (),
+        with_defaults: bool = True,
     ) -> dict[str, Any]:
-        """The fields of a dataclass that `given` names."""
+        """The fields of a dataclass that `given` names; paths that it does not name are relative
+        to the folder too."""
         fields = {yaml_name(f): f for f in dataclasses.fields(into) if "kind" in f.metadata}
         self._refuse_unknown(given, [*fields, *also])
         read = {}
@@ -126,6 +133,8 @@ class _Reader:
                 read[field.name] = self._value(name, field, given[name])
             elif is_required(field) and field.default_factory is dataclasses.MISSING:
                 raise SpecError(f"{self._where}: {name!r} is missing")
+            elif with_defaults and field.metadata["kind"] is Kind.PATH and field.default:
+                read[field.name] = self._read_path(name, field.default)
         return read
 
     def _refuse_unknown(self, given: Mapping[Any, Any], known: list[str]) -> None:

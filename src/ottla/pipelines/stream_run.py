@@ -198,7 +198,7 @@ class StreamRun:
             self.progress.rows,
             self.progress.batches,
             self.restarts,
-            round(self._ended_s - self._began_s, 3),
+            round((self._ended_s if self.is_over else self._now_s()) - self._began_s, 3),
             self.error,
             tuple(self._notes),
         )

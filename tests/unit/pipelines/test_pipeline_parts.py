@@ -16,6 +16,8 @@ from ottla.pipelines.packaging import write_package
 from ottla.pipelines.progress import StreamProgress, lag_of
 from ottla.pipelines.report import JobReport, PipelineReport, reason_of
 from ottla.pipelines.stop_order import feeders, levels
+from ottla.spark.errors import OptionError
+from ottla.spark.options import parse_sink_options
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
@@ -170,6 +172,18 @@ def test_positions_are_looked_for_from_the_least_that_is_known():
 def test_groups_are_chosen_by_pattern_without_those_of_sinks():
     assert chosen(["a", "ab", "b", "ottla-sink-1"], ["a*"]) == ["a", "ab"]
     assert chosen(["a", "ottla-sink-1"], ["*"]) == ["a"]
+
+
+def test_a_batch_write_with_a_name_counts_once():
+    connect = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
+    named = {**connect, "txnAppId": "q", "txnVersion": "7"}
+    options = parse_sink_options(named, streaming=False)
+    assert (options.exactly_once, options.txn_app_id, options.txn_version) == (True, "q", 7)
+    assert not parse_sink_options(connect, streaming=False).exactly_once
+    with pytest.raises(OptionError, match="go together"):
+        parse_sink_options({**connect, "txnAppId": "q"}, streaming=False)
+    with pytest.raises(OptionError, match="has its own id"):
+        parse_sink_options(named, streaming=True)
 
 
 def test_the_package_works_out_of_one_file(tmp_path):

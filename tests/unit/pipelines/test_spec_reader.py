@@ -190,6 +190,12 @@ def test_values_become_what_jobs_need(tmp_path):
     ) == Archive(from_=(Source("a", "a"),), path="s3a://b/c", restart=Restart(0))
 
 
+def test_paths_that_are_not_named_are_relative_to_the_file_too(tmp_path):
+    pipeline = parse_pipeline(job("archive: {from: a, path: x}"), "f.yaml", tmp_path)
+    assert pipeline.checkpoints == str(tmp_path / "checkpoints")
+    assert override(pipeline, {"trigger": "1 s"}, "here").checkpoints == pipeline.checkpoints
+
+
 def test_values_of_the_command_line_win():
     pipeline = Pipeline(name="x", trigger="1 second")
     assert override(pipeline, {"trigger": None}, "here") == pipeline

@@ -39,9 +39,9 @@ def run(context: JobContext, job: Restore) -> BatchResult:
     if found[1] and not job.append:
         raise SpecError(f"the topic {job.topic.name} holds records; 'append: true' adds to them")
     writer = in_order(rows, highest + 1).write.format("ottla").mode("append")
-    writer.options(
-        **context.connection(job), topic=job.topic.name, useTimestampColumn="true"
-    ).save()
+    # A task that is tried again must not leave records of its first attempt.
+    options = {"useTimestampColumn": "true", "deliveryGuarantee": "exactly_once"}
+    writer.options(**context.connection(job), **options, topic=job.topic.name).save()
     return BatchResult(count, [f"{count:,} records of {job.path}"])
 
 
