@@ -27,7 +27,6 @@ _TIMEOUT_MS = 9_000.0
 _PAUSE_S = 0.2
 _POLL_MS = 300
 _TRIES = 20
-_STALL_SHARE = 0.01
 _STALL_S = (1.0, 10.0)
 _LEAVE_SHARE = 0.01
 _COMMIT_SHARE = 0.7
@@ -130,7 +129,7 @@ class Member:
             ledger.resumed(self._name, group, tp, offset, least[tp])
         reader = CheckedReader(self._data, self._name, self._cluster, committed)
         while True:
-            if self._random.random() < _STALL_SHARE:
+            if self._random.random() < self._data.plan.stalls:
                 await asyncio.sleep(self._random.uniform(*_STALL_S))
             if not self._data.is_ending and self._random.random() < _LEAVE_SHARE:
                 await self._leave()

@@ -51,8 +51,9 @@ class DataPlan:
     producers: int = 0
     readers: int = 1
     groups: int = 0
-    # Members per group.
+    # Members per group, and how often, of its rounds, one stalls longer than its session may last.
     members: int = 3
+    stalls: float = 0.01
     # Between two batches of a producer.
     pause_ms: tuple[float, float] = (50.0, 1_500.0)
     # Between two moves of a partition; none without.
