@@ -35,7 +35,7 @@ MOVED = frozenset(
     }
 )
 # A topic that was just made is not known to every broker at once.
-_FRESH_TOPIC_MS = 5_000
+_FRESH_TOPIC_MS = 2_000
 _MAX_CLIENTS = 8
 _LISTING_MIN_VERSION = 2  # the first with an isolation level
 

@@ -1,0 +1,284 @@
+"""The source without Spark: plans and tasks against a cluster in this process."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from topics import Topics, read_ranges
+
+from ottla.spark.errors import DataLoss, OffsetError, SourceError, TopicRecreated
+from ottla.spark.kafka import KafkaClient
+from ottla.spark.reader import RangeReader
+from ottla.spark.stream import StreamPlanner
+from ottla.testing.cluster import Cluster, free_ports
+
+HUNDRED = [b"%03d" % number for number in range(100)]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(brokers=3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def topics(cluster):
+    return Topics(cluster.bootstrap_servers)
+
+
+@pytest.fixture
+def streams(topics):
+    """Planners of streaming queries, closed at the end."""
+    made = []
+
+    def make(**options):
+        made.append(StreamPlanner(topics.source(True, **options)))
+        return made[-1]
+
+    yield make
+    for planner in made:
+        planner.close()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_of_every_codec(topics, codec):
+    name = topics.create(partitions=3)
+    topics.fill(name, HUNDRED, **{"compression.type": codec})
+    table = topics.read(subscribe=name)
+    assert sorted(table["value"].to_pylist()) == HUNDRED
+    assert table["value"] == table["key"]
+    assert set(table["topic"].to_pylist()) == {name}
+
+
+def test_a_range_by_offsets_and_by_timestamps(topics):
+    name = topics.create()
+    topics.fill(name, HUNDRED, partition=0)
+    bounds = {"startingOffsets": f'{{"{name}":{{"0":10}}}}'}
+    bounds["endingOffsets"] = f'{{"{name}":{{"0":13}}}}'
+    assert topics.values(subscribe=name, **bounds) == HUNDRED[10:13]
+    assert (
+        topics.values(
+            assign=f'{{"{name}":[0]}}', startingTimestamp="90000", endingTimestamp="95000"
+        )
+        == HUNDRED[89:94]
+    )
+    by_partition = {"startingOffsetsByTimestamp": f'{{"{name}":{{"0":99500}}}}'}
+    assert topics.values(subscribe=name, **by_partition) == HUNDRED[99:]
+    late = {"subscribe": name, "startingTimestamp": "100001"}
+    with pytest.raises(OffsetError, match="no record at or after timestamp 100001"):
+        topics.values(**late)
+    assert topics.values(**late, startingOffsetsByTimestampStrategy="latest") == []
+
+
+def test_more_tasks_than_partitions(topics):
+    name = topics.create(partitions=2)
+    topics.fill(name, HUNDRED)
+    options = topics.source(subscribe=name, minPartitions="7")
+    ranges = topics.ranges(options)
+    assert len(ranges) >= 7
+    client = topics.client()
+    assert sorted(read_ranges(client, ranges, options)["value"].to_pylist()) == HUNDRED
+    client.close()
+
+
+def test_a_pattern_finds_topics(topics):
+    for name in ("pattern-a", "pattern-b", "other-c"):
+        topics.create(name=name)
+        topics.fill(name, [name.encode()])
+    assert topics.values(subscribePattern="pattern-.*") == [b"pattern-a", b"pattern-b"]
+
+
+def test_what_does_not_exist(topics):
+    with pytest.raises(SourceError, match="topic nowhere does not exist"):
+        topics.values(subscribe="nowhere")
+    name = topics.create()
+    with pytest.raises(SourceError, match=f"partition {name}-4 does not exist"):
+        topics.values(assign=f'{{"{name}":[0,4]}}')
+    with pytest.raises(OffsetError, match="must name every partition"):
+        topics.values(subscribe=name, startingOffsets='{"nowhere":{"0":1}}')
+
+
+def test_nobody_answers():
+    nowhere = Topics(f"127.0.0.1:{free_ports(1)}")
+    with pytest.raises(SourceError, match="Connection refused"):
+        nowhere.values(subscribe="any")
+
+
+def test_offsets_that_have_aged_out(topics):
+    name = topics.create()
+    topics.fill(name, HUNDRED, partition=0)
+    asked = {"subscribe": name, "startingOffsets": f'{{"{name}":{{"0":5}}}}'}
+    options = topics.source(**asked)
+    ranges = topics.ranges(options)
+    topics.delete_records(name, 0, 40)
+    with pytest.raises(DataLoss, match=f"offset 5 of {name}-0, which is aged out"):
+        topics.values(**asked)
+    assert topics.values(**asked, failOnDataLoss="false") == HUNDRED[40:]
+    # Deleted between planning and reading.
+    client = topics.client()
+    with pytest.raises(DataLoss, match=f"offset 5 of {name}-0 has aged out: the oldest is 40"):
+        read_ranges(client, ranges, options)
+    lenient = topics.source(**asked, failOnDataLoss="false")
+    assert read_ranges(client, ranges, lenient)["value"].to_pylist() == HUNDRED[40:]
+    client.close()
+
+
+def test_a_stream_goes_on_where_it_was_and_finds_new_partitions(topics, streams):
+    name = topics.create()
+    topics.fill(name, HUNDRED[:10], partition=0)
+    stream = streams(subscribe=name, startingOffsets="earliest")
+    start = stream.initial()
+    first = stream.latest(start, None, None)
+    assert [(r.start, r.end) for r in stream.ranges(start, first)] == [(0, 10)]
+    assert stream.latest(first, None, None) == first
+    topics.grow(name, 3)
+    topics.fill(name, HUNDRED[10:15], partition=2)
+    deadline = time.monotonic() + 60
+    second = stream.latest(first, None, None)
+    while "2" not in second[name]["partitions"]:
+        assert time.monotonic() < deadline
+        second = stream.latest(first, None, None)
+    assert second[name]["partitions"] == {"0": 10, "1": 0, "2": 5}
+    assert [(r.partition, r.start, r.end) for r in stream.ranges(first, second)] == [(2, 0, 5)]
+    assert stream.last_seen() == second
+
+
+def test_limits_of_a_trigger(topics, streams):
+    name = topics.create(partitions=2)
+    topics.fill(name, HUNDRED[:60], partition=0)
+    topics.fill(name, HUNDRED[60:], partition=1)
+    stream = streams(subscribe=name, startingOffsets="earliest")
+    start = stream.initial()
+    assert stream.latest(start, 10, None)[name]["partitions"] == {"0": 6, "1": 4}
+    assert stream.latest(start, None, 101) == start
+    assert stream.latest(start, None, 100)[name]["partitions"] == {"0": 60, "1": 40}
+    waited = streams(subscribe=name, startingOffsets="earliest", maxTriggerDelay="0ms")
+    assert waited.latest(start, None, 101)[name]["partitions"] == {"0": 60, "1": 40}
+
+
+def test_what_comes_later_is_not_available_now(topics, streams):
+    name = topics.create()
+    topics.fill(name, HUNDRED[:10], partition=0)
+    stream = streams(subscribe=name, startingOffsets="earliest")
+    start = stream.initial()
+    stream.stop_at_present()
+    topics.fill(name, HUNDRED[10:], partition=0)
+    topics.grow(name, 2)
+    half = stream.latest(start, 6, None)
+    assert half[name]["partitions"]["0"] == 6
+    end = stream.latest(half, None, None)
+    assert end[name]["partitions"]["0"] == 10
+    assert stream.latest(end, None, None) == end
+
+
+def test_an_idle_stream_is_quiet(topics, streams):
+    name = topics.create(partitions=6, replicas=2)
+    stream = streams(subscribe=name)
+    end = stream.initial()
+    end = stream.latest(end, None, None)
+    sent, begun = stream._client.requests, time.monotonic()
+    while time.monotonic() - begun < 3:
+        assert stream.latest(end, None, None) == end
+    assert (stream._client.requests - sent) / (time.monotonic() - begun) < 10
+
+
+def test_a_topic_made_again_is_noticed_by_its_id(topics, streams):
+    name = topics.create(partitions=2)
+    topics.fill(name, HUNDRED[:10], partition=0)
+    fails = streams(subscribe=name, startingOffsets="earliest")
+    start = fails.initial()
+    before = fails.latest(start, None, None)
+    topics.delete(name)
+    topics.create(partitions=2, name=name)
+    # More than was read before: by offsets alone it looks as if nothing had happened.
+    topics.fill(name, HUNDRED[50:], partition=0)
+    with pytest.raises(TopicRecreated, match="was deleted and made again: its id is"):
+        fails.latest(before, None, None)
+    with pytest.raises(TopicRecreated, match="onTopicRecreated=restart"):
+        fails.ranges(start, before)  # a micro-batch that is run again
+    restarts = streams(subscribe=name, onTopicRecreated="restart")
+    after = restarts.latest(before, None, None)
+    assert [(r.partition, r.start, r.end) for r in restarts.ranges(before, after)] == [(0, 0, 50)]
+    assert after[name]["id"] != before[name]["id"]
+
+
+def test_a_topic_made_again_under_a_task(topics):
+    name = topics.create()
+    topics.fill(name, HUNDRED, partition=0)
+    options = topics.source(subscribe=name, **{"kafka.request.timeout.ms": "10000"})
+    ranges = topics.ranges(options)
+    topics.delete(name)
+    topics.create(name=name)
+    topics.fill(name, HUNDRED, partition=0)
+    client = KafkaClient(options.connect)
+    with pytest.raises(TopicRecreated, match="made again while it was being read"):
+        read_ranges(client, ranges, options)
+    client.close()
+
+
+def test_a_deleted_topic(topics, streams):
+    name, other = topics.create(), topics.create()
+    for topic in (name, other):
+        topics.fill(topic, HUNDRED[:10], partition=0)
+    stream = streams(subscribe=f"{name},{other}", startingOffsets="earliest")
+    end = stream.latest(stream.initial(), None, None)
+    topics.delete(name)
+    with pytest.raises(DataLoss, match=f"topic {name} was deleted while it was being read"):
+        stream.latest(end, None, None)
+        stream.latest(end, None, None)
+    lenient = streams(subscribe=f"{name},{other}", failOnDataLoss="false")
+    assert set(lenient.latest(end, None, None)) == {other}
+
+
+def test_leaders_that_move_in_the_middle_of_a_task(topics, cluster):
+    name = topics.create(partitions=3, replicas=3)
+    values = [b"%06d" % number for number in range(3_000)]
+    topics.fill(name, values, **{"batch.size": 2_000})
+    options = topics.source(subscribe=name, **{"kafka.max.partition.fetch.bytes": "4000"})
+    client = topics.client()
+    readers = [RangeReader(client, one, options).batches() for one in topics.ranges(options)]
+    found = [next(reader)["value"].to_pylist() for reader in readers]
+    cluster.stop_broker(1)
+    try:
+        found += [b["value"].to_pylist() for reader in readers for b in reader]
+    finally:
+        cluster.start_broker(1)
+        client.close()
+    assert sorted(value for part in found for value in part) == values
+
+
+def test_a_secured_cluster():
+    internal, clients = (first := free_ports(2)), first + 1
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    both = f"INTERNAL://127.0.0.1:{internal},CLIENTS://127.0.0.1:{clients}"
+    overrides = {
+        "listeners": both,
+        "advertised.listeners": both,
+        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.clients.plain.sasl.jaas.config": f'{module} required user_alice="secret";',
+    }
+    with Cluster(brokers=1, overrides=overrides):
+        topics = Topics(f"127.0.0.1:{internal}")
+        name = topics.create()
+        topics.fill(name, HUNDRED)
+        outside = Topics(f"127.0.0.1:{clients}")
+        secure = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"}
+        jaas = 'required username="alice" password="{}";'
+
+        def read(password):
+            given = {**secure, "kafka.sasl.jaas.config": f"{module} {jaas.format(password)}"}
+            options = outside.source(subscribe=name, **given)
+            client = KafkaClient(options.connect)
+            try:
+                from ottla.spark.planner import Planner
+
+                return read_ranges(client, Planner(client, options).batch(), options).num_rows
+            finally:
+                client.close()
+
+        assert read("secret") == 100
+        with pytest.raises(SourceError, match="Authentication failed"):
+            read("guess")
