@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker import registration
+from ottla.broker.connection_quotas import ConnectionQuotas
 from ottla.broker.security_setup import check_security
 from ottla.broker.server import BrokerServer
 from ottla.broker.stale_logs import delete_stale_logs, forget_ended_topics
@@ -117,8 +118,9 @@ class Node:
         await parts.client_quotas.load_all(store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
+        quotas = ConnectionQuotas(self.config)
         for endpoint in self.config.listeners:
-            server = BrokerServer(self.runtime, self.config, endpoint)
+            server = BrokerServer(self.runtime, self.config, endpoint, quotas)
             await server.open()
             self._servers.append(server)
         await parts.replica_manager.start()
@@ -244,6 +246,12 @@ class Node:
         if self.services.authorizer is not None:
             self.services.authorizer.on_new_session()
         await self.controller.on_new_session()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Broker configs changed while it runs."""
+        self.config = config
+        for server in self._servers:
+            server.reconfigure(config)
 
     def fail(self, error: Exception) -> None:
         """The broker cannot go on; whoever runs it is told."""

@@ -153,7 +153,8 @@ class NodeParts:
 
     def _take_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Broker configs changed: hands them to the parts that follow them."""
-        self._node.config = self.services.config = self.topic_admin.config = new
+        self._node.reconfigure(new)
+        self.services.config = self.topic_admin.config = new
         self.log_manager.reconfigure(new)
         self.replica_manager.reconfigure(new)
         self._take_log_defaults(new)

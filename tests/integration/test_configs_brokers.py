@@ -255,3 +255,30 @@ async def test_znodes_written_by_hand(cluster: LocalCluster) -> None:
     kept = ConfigZnode.decode(data)
     assert kept["listener.name.plaintext.plain.sasl.jaas.config"] == "encoded"
     assert (kept["log.roll.ms"], "broker.id" in kept) == ("500", False)
+
+
+async def test_limits_on_connections_hold_at_once(cluster: LocalCluster) -> None:
+    """For an address of its own: the cluster's other connections come from 127.0.0.1."""
+    node = cluster.nodes[0]
+    address = "127.0.0.2"
+
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", node.port, local_addr=(address, 0))
+
+    async def until_limit(limit: str) -> None:
+        name = "max.connections.per.ip.overrides"
+        await cluster.until(lambda: node.config.text(name) == limit, f"{name}={limit}")
+
+    async with asyncio.timeout(60):
+        first = await connect()
+        await add(cluster, DEFAULT, f"max.connections.per.ip.overrides={address}:1")
+        await until_limit(f"{address}:1")
+        second = await connect()
+        assert await second[0].read() == b"", "one too many"
+        await remove(cluster, DEFAULT, "max.connections.per.ip.overrides")
+        await until_limit("")
+        third = await connect()
+        third[1].write(bytes.fromhex("0000000e 0012 0000 00000007 0004") + b"test")
+        assert (await third[0].readexactly(8))[4:] == bytes.fromhex("00000007")
+    for _, writer in (first, second, third):
+        writer.close()

@@ -118,14 +118,22 @@ class ClientConnection(asyncio.Protocol):
             return
         self._closing = True
         if reason is not None:
-            log.warning(
-                "closing connection from %s:%d on listener %s: %s",
-                self.client_host,
-                self._client_port,
-                self.server.listener,
-                reason,
-            )
+            self._log_closing(reason)
         self._transport.close()
+
+    def evict(self, reason: str) -> None:
+        """Ends a connection for which there is no place any more."""
+        self._log_closing(reason)
+        self.abort()
+
+    def _log_closing(self, reason: str) -> None:
+        log.warning(
+            "closing connection from %s:%d on listener %s: %s",
+            self.client_host,
+            self._client_port,
+            self.server.listener,
+            reason,
+        )
 
     def abort(self) -> None:
         """Closes at once, also where the peer does not read."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.connection import ClientConnection
+from ottla.broker.connection_quotas import ConnectionQuotas
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
@@ -42,7 +42,14 @@ def _sasl_settings(config: BrokerConfig, endpoint: Endpoint) -> SaslSettings | N
 class BrokerServer:
     """One listener."""
 
-    def __init__(self, runtime: Runtime, config: BrokerConfig, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        endpoint: Endpoint,
+        quotas: ConnectionQuotas | None = None,
+    ) -> None:
+        """`quotas` counts the connections of all listeners of a broker."""
         self.listener = endpoint.listener
         self.processing = False
         self.max_request_bytes = config.integer("socket.request.max.bytes")
@@ -52,12 +59,10 @@ class BrokerServer:
         self._sasl = _sasl_settings(config, endpoint)
         self._runtime = runtime
         self._endpoint = endpoint
-        self._max_connections = config.integer("max.connections")
-        self._max_connections_per_ip = config.integer("max.connections.per.ip")
+        self._quotas = quotas or ConnectionQuotas(config)
         self._idle_s = config.integer("connections.max.idle.ms") / 1000
         # A dict keeps the order of arrival, which a simulation can repeat.
         self._connections: dict[ClientConnection, None] = {}
-        self._per_host: Counter[str] = Counter()
         self._services: BrokerServices | None = None
         self._server: Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -107,22 +112,20 @@ class BrokerServer:
 
     def admit(self, connection: ClientConnection) -> str | None:
         """Counts a new connection in, or says why it is refused."""
-        if len(self._connections) >= self._max_connections:
-            return f"max.connections ({self._max_connections}) is reached"
-        if self._per_host[connection.client_host] >= self._max_connections_per_ip:
-            return f"max.connections.per.ip ({self._max_connections_per_ip}) is reached"
-        self._connections[connection] = None
-        self._per_host[connection.client_host] += 1
-        return None
+        refusal = self._quotas.admit(connection, self.listener)
+        if refusal is None:
+            self._connections[connection] = None
+        return refusal
 
     def forget(self, connection: ClientConnection) -> None:
-        if connection in self._connections:
-            del self._connections[connection]
-            self._per_host[connection.client_host] -= 1
-            if not self._per_host[connection.client_host]:
-                del self._per_host[connection.client_host]
+        self._connections.pop(connection, None)
+        self._quotas.release(connection)
         if self._last_gone is not None and not self._connections:
             self._last_gone.set()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Takes over limits on connections that changed while the broker runs."""
+        self._quotas.reconfigure(config)
 
     async def close(self) -> None:
         """Stops listening, ends all connections and what they wait for."""

@@ -311,6 +311,18 @@ async def test_connection_limits(start: StartServer) -> None:
     assert (await again.send(m.ApiVersionsRequest(), 0)).error_code == 0
 
 
+async def test_a_lower_limit_ends_the_most_silent_connections(start: StartServer) -> None:
+    server = await start()
+    silent, lively = await _open(server), await _open(server)
+    assert (await silent.send(m.ApiVersionsRequest(), 0)).error_code == 0
+    assert (await lively.send(m.ApiVersionsRequest(), 0)).error_code == 0
+    server.reconfigure(_config(max_connections="1"))
+    with pytest.raises(ConnectionError):
+        await silent.send(m.ApiVersionsRequest(), 0)
+    assert (await lively.send(m.ApiVersionsRequest(), 0)).error_code == 0
+    assert server.connection_count == 1
+
+
 async def test_many_idle_connections_leave_the_broker_responsive(start: StartServer) -> None:
     server = await start()
     idle = await asyncio.gather(*(asyncio.open_connection(HOST, server.port) for _ in range(300)))
