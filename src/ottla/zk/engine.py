@@ -12,12 +12,13 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ottla.errors import InvariantViolated, OttlaError
 from ottla.metadata.store import Acl, EventType, Op, StoreError
-from ottla.runtime import Runtime
+from ottla.runtime import Runtime, Worker
 from ottla.zk import records, transactions
 from ottla.zk.acl import Identity
 from ottla.zk.journal import SNAPSHOT_AFTER_BYTES, Journal
@@ -92,6 +93,7 @@ class Engine:
         self.on_failure: Callable[[StoreFailed], None] | None = None
         self._data_dir = data_dir
         self._journal = Journal(runtime.disk, data_dir, fsync=fsync) if data_dir else None
+        self._writer = Worker()
         self._snapshot_after_bytes = snapshot_after_bytes
         self._durable_zxid = 0
         self._dirty: list[Outlet] = []
@@ -134,6 +136,7 @@ class Engine:
             if self._flush is not None:
                 await self._flush
         self._settle()
+        self._writer.close()
         if self._journal is not None:
             self._journal.close()
 
@@ -295,13 +298,13 @@ class Engine:
         try:
             while journal.has_pending:
                 zxid, batch = self.tree.last_zxid, journal.take()
-                await self.runtime.blocking(lambda batch=batch: journal.write(batch))  # type: ignore[misc]
+                await self.runtime.blocking(partial(journal.write, batch), self._writer)
                 self._durable_zxid = zxid
                 self._release()
                 if self._snapshot is None and (
                     journal.bytes_since_snapshot >= self._snapshot_after_bytes
                 ):
-                    await self.runtime.blocking(lambda zxid=zxid: journal.rotate(zxid + 1))  # type: ignore[misc]
+                    await self.runtime.blocking(partial(journal.rotate, zxid + 1), self._writer)
                     loop = asyncio.get_running_loop()
                     self._snapshot = loop.create_task(self._take_snapshot(zxid))
         except OSError as error:

@@ -8,6 +8,7 @@ is allocated for it. All failures raise `JuteError`.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from ottla.errors import OttlaError
 from ottla.metadata.store import OPEN_ACL, Acl, Stat
@@ -230,8 +231,9 @@ def reply(xid: int, zxid: int, error: int = 0, body: bytes = b"") -> bytes:
     return FRAMED_REPLY.pack(16 + len(body), xid, zxid, error) + body
 
 
+@lru_cache(maxsize=16)
 def watch_event(kind: int, path: str) -> bytes:
-    """A framed watch notification."""
+    """A framed watch notification; kept a little, because an event often goes to many."""
     return reply(
         XID_EVENT,
         -1,
