@@ -188,7 +188,9 @@ def _execute(pipeline: Pipeline, limit_s: float | None) -> PipelineReport:
     # The report goes to stdout, what happens meanwhile to stderr.
     console = Console(stderr=True)
     with ExitStack() as stack:
-        spark = stack.enter_context(sessions.pipeline_session(pipeline))
+        log = sessions.log_path(pipeline)
+        console.print(f"Spark's own log: {log}", highlight=False, soft_wrap=True)
+        spark = stack.enter_context(sessions.pipeline_session(pipeline, log=log))
         # After the session is there: PySpark sets a handler of its own.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.stop())

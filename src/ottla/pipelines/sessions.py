@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
     from ottla.pipelines.spec import Pipeline
 
 DEFAULT_MASTER = "local[*]"
+LOG_NAME = "spark.log"
+_STDERR = 2
 
 
 @contextmanager
-def pipeline_session(pipeline: Pipeline) -> Iterator[SparkSession]:
+def pipeline_session(pipeline: Pipeline, *, log: Path | None = None) -> Iterator[SparkSession]:
+    """With `log` what Spark's JVM and its workers say goes there and not to stderr."""
     from ottla.spark.session import session, stop_session
 
     settings = {
@@ -29,12 +34,13 @@ def pipeline_session(pipeline: Pipeline) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         **pipeline.spark,
     }
-    spark = session(
-        pipeline.name,
-        master=pipeline.master or DEFAULT_MASTER,
-        kafka_connector=needs_connector(pipeline),
-        conf=settings,
-    )
+    with stderr_to(log) if log is not None else nullcontext():
+        spark = session(
+            pipeline.name,
+            master=pipeline.master or DEFAULT_MASTER,
+            kafka_connector=needs_connector(pipeline),
+            conf=settings,
+        )
     try:
         with tempfile.TemporaryDirectory(prefix="ottla-") as folder:
             ship(spark, Path(folder))
@@ -47,3 +53,25 @@ def needs_connector(pipeline: Pipeline) -> bool:
     """True if a topic is read or written through the official connector."""
     own = [job.format for job in pipeline.jobs if not isinstance(job, Ingest)]
     return "kafka" in (pipeline.format, *own)
+
+
+def log_path(pipeline: Pipeline) -> Path:
+    """Beside the checkpoints, where those are on this machine."""
+    is_local = "://" not in pipeline.checkpoints
+    folder = Path(pipeline.checkpoints if is_local else tempfile.gettempdir())
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / LOG_NAME
+
+
+@contextmanager
+def stderr_to(path: Path) -> Iterator[None]:
+    """Processes started meanwhile inherit the file as their stderr and keep it."""
+    sys.stderr.flush()
+    kept = os.dup(_STDERR)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), _STDERR)
+    try:
+        yield
+    finally:
+        os.dup2(kept, _STDERR)
+        os.close(kept)
