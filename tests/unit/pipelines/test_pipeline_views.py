@@ -1,0 +1,204 @@
+"""What users see of a pipeline: the live table, metrics, plots; and how failures are met."""
+
+from __future__ import annotations
+
+import io
+import threading
+import urllib.request
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import prometheus_client
+import pytest
+from rich.console import Console
+
+from ottla.errors import OttlaError
+from ottla.pipelines import plots
+from ottla.pipelines.context import Stream
+from ottla.pipelines.live import LiveView, line, table
+from ottla.pipelines.metrics import JobMetrics, serve
+from ottla.pipelines.progress import StreamProgress
+from ottla.pipelines.spec import Archive
+from ottla.pipelines.spec_keys import Restart, Source
+from ottla.pipelines.stream_run import StreamRun
+
+
+class FakeClock:
+    ms = 0.0
+
+    def monotonic_ms(self):
+        return self.ms
+
+    def now_ms(self):
+        return int(self.ms)
+
+
+def job_state(**values):
+    progress = StreamProgress()
+    progress.rows, progress.batches, progress.lag, progress.batch_s = 1234, 3, 56, 0.5
+    default = {"name": "a[b]", "state": "running", "rows_per_s": 78.0, "error": None, "restarts": 1}
+    return SimpleNamespace(**(default | values), progress=progress)
+
+
+def test_the_table_shows_every_figure():
+    out = Console(file=io.StringIO(), width=120)
+    out.print(table([job_state(), job_state(state="failed", error="why [not]")]))
+    text = out.file.getvalue()
+    for word in ("a[b]", "running", "1,234", "78", "56", "0.50 s", "failed", "why [not]"):
+        assert word in text
+
+
+def test_without_a_terminal_there_are_lines_now_and_then():
+    out, clock = Console(file=io.StringIO(), width=200), FakeClock()
+    with LiveView(out, clock) as view:
+        for clock.ms in (0, 5_000, 10_000):
+            view.update([job_state()])
+    assert out.file.getvalue().splitlines() == [line(job_state())] * 2
+    assert line(job_state()) == "a[b]: running, 1,234 rows, 78 rows/s, lag 56, batch 0.50 s"
+
+
+def test_metrics_are_served():
+    metrics = JobMetrics("p")
+    metrics.streams = [job_state(name="j")]
+    with serve(metrics, 0) as port:
+        text = (
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+        )
+    for name, value in (
+        ("rows_total", 1234),
+        ("batches_total", 3),
+        ("restarts_total", 1),
+        ("rows_per_second", 78),
+        ("lag", 56),
+        ("batch_seconds", 0.5),
+        ("running", 1),
+    ):
+        assert f'ottla_pipeline_{name}{{job="j",pipeline="p"}} {float(value)}' in text
+
+
+def test_plots_are_sound_and_need_nothing_else():
+    drawn = plots.line_plot(
+        "a & b", {"x<y": [(0, 0), (5, 2000)]}, unit="rows/s", marks=[plots.Mark(2, "kill -9")]
+    )
+    bars = plots.bar_plot("keys", [("a", 3.0), ("<b>", 0.0)])
+    page = plots.page("t", [drawn, bars, plots.html_table(("n",), [[None], [1234]])])
+    body = page.replace("<!doctype html>\n", "").replace('<meta charset="utf-8">', "")
+    tree = ElementTree.fromstring(body)
+    assert len(tree.findall(".//svg")) == 2
+    assert [cell.text for cell in tree.findall(".//td")] == ["-", "1,234"]
+    assert "kill -9" in page and "2k" in page
+    ElementTree.fromstring(f"<x>{plots.line_plot('nothing', {})}{plots.bar_plot('no', [])}</x>")
+
+
+def test_tables_of_text():
+    assert plots.text_table(("key", "n"), [["a\x1b", 1000], ["bbb", 0.25]]) == [
+        "key      n",
+        "a?   1,000",
+        "bbb   0.25",
+    ]
+
+
+class FakeQuery:
+    """A streaming query that ends as it is told."""
+
+    def __init__(self, error=None, rows=0, active=False):
+        self.error, self.isActive, self.stopped = error, active, False
+        self.lastProgress = {"runId": str(id(self)), "batchId": 0, "numInputRows": rows}
+        self.recentProgress = [self.lastProgress]
+        self.status = {"isTriggerActive": False}
+
+    def exception(self):
+        return self.error
+
+    def stop(self):
+        self.stopped, self.isActive = True, False
+
+    def processAllAvailable(self):
+        self.drained = True
+
+
+def stream_run(queries, clock, attempts=2, after=None, trigger="1 second"):
+    """A run whose starts give these queries, one after the other."""
+    waiting = list(queries)
+
+    class Writer:
+        def __getattr__(self, name):
+            return lambda *args, **values: waiting.pop(0) if name == "start" else self
+
+    frame = SimpleNamespace(writeStream=Writer())
+    run = StreamRun(
+        Archive(name="j", from_=(Source("a", "a"),), path="p"),
+        "j",
+        lambda: Stream("j", frame, format="x", after=after),
+        checkpoint="c",
+        trigger=trigger,
+        restart=Restart(attempts, 10.0),
+        clock=clock,
+    )
+    run.start()
+    return run
+
+
+def test_a_failed_query_is_started_again_after_longer_and_longer_pauses():
+    clock = FakeClock()
+    run = stream_run([FakeQuery(ValueError(f"no {n}")) for n in range(3)], clock)
+    run.poll()
+    assert (run.state, run.error, run.restarts) == ("restarting", "no 0", 1)
+    clock.ms = 9_000
+    run.poll()
+    assert run.state == "restarting"
+    clock.ms = 10_000
+    run.poll()
+    assert (run.state, run.error, run.restarts) == ("restarting", "no 1", 2)
+    clock.ms = 29_000
+    run.poll()
+    assert run.restarts == 2
+    clock.ms = 30_000
+    run.poll()
+    assert (run.state, run.report().error, run.report().seconds) == ("failed", "no 2", 30.0)
+
+
+def test_progress_sets_the_count_of_failures_back():
+    clock = FakeClock()
+    queries = [FakeQuery(ValueError("x"), rows=5) for _ in range(4)]
+    run = stream_run([*queries, FakeQuery(rows=1)], clock, attempts=1)
+    for _ in range(5):
+        run.poll()
+        clock.ms += 10_000
+    assert (run.state, run.restarts, run.progress.rows) == ("finished", 4, 21)
+    assert run.report().error is None
+
+
+def test_a_stop_waits_for_the_batch_and_then_does_what_comes_after():
+    query = FakeQuery(active=True)
+    run = stream_run([query], FakeClock(), after=lambda: "joined")
+    run.drain(60.0, threading.Event())
+    run.stop(60.0, threading.Event())
+    assert query.drained and query.stopped
+    assert (run.state, run.report().notes) == ("stopped", ("joined",))
+
+
+def test_what_fails_afterwards_is_told():
+    def after():
+        raise OSError("disk full")
+
+    run = stream_run([FakeQuery()], FakeClock(), after=after)
+    run.poll()
+    assert (run.state, run.report().error) == ("failed", "disk full")
+
+
+def test_a_plan_that_cannot_be_started_counts_as_a_failure():
+    run = stream_run([], FakeClock(), attempts=0)
+    assert (run.state, run.report().error) == ("failed", "pop from empty list")
+
+
+def test_a_port_that_cannot_be_had_is_one_line(monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(prometheus_client, "start_http_server", refuse)
+    with (
+        pytest.raises(OttlaError, match="metrics: port 80: Permission denied"),
+        serve(JobMetrics("p"), 80),
+    ):
+        pass
