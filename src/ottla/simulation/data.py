@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ottla.metadata.znodes import BrokerIdZnode, LeaderAndIsr, TopicPartitionStateZnode
-from ottla.simulation.data_clients import MIN_ISR, Producer, Reader, create_topics
+from ottla.simulation.data_clients import MIN_ISR, Mover, Producer, Reader, create_topics
 from ottla.simulation.group_member import Member
 from ottla.simulation.ledger import Ledger
 from ottla.simulation.workload import Topic
@@ -44,7 +44,7 @@ class Data:
         self.is_ending = False
         self._seed = seed
         self._readers: dict[str, Reader] = {}
-        self._producers: list[asyncio.Task[None]] = []
+        self._writers: list[asyncio.Task[None]] = []
         self._others: list[asyncio.Task[None]] = []
         # (broker, its start, partition) -> the log has been looked at up to here.
         self._looked_at: dict[tuple[int, int, TopicPartition], int] = {}
@@ -58,7 +58,8 @@ class Data:
         """The hosts that clients run on."""
         if not self.topics:
             return []
-        kinds = {"producer": self.plan.producers, "reader": self.plan.readers}
+        plan = self.plan
+        kinds = {"producer": plan.producers, "reader": plan.readers, "mover": plan.movers}
         names = [f"{kind}-{number}" for kind, count in kinds.items() for number in range(count)]
         return names + [f"{group}-{n}" for group in self.groups for n in range(self.plan.members)]
 
@@ -87,9 +88,11 @@ class Data:
         elif kind == "reader":
             reader = self._readers[name] = Reader(self, name, runtime)
             work = reader.run()
+        elif kind == "mover":
+            work = Mover(self, name, runtime, self._seed).run()
         else:
             work = Member(self, name, kind, runtime, self._seed).run()
-        tasks = self._producers if kind == "producer" else self._others
+        tasks = self._writers if kind in ("producer", "mover") else self._others
         tasks.append(self.cluster.run_on(process, work))
 
     def end(self) -> None:
@@ -98,10 +101,10 @@ class Data:
 
     @property
     def is_written(self) -> bool:
-        return all(task.done() for task in self._producers)
+        return all(task.done() for task in self._writers)
 
     def raise_failures(self) -> None:
-        for task in (*self._producers, *self._others):
+        for task in (*self._writers, *self._others):
             if task.done():
                 task.result()
 

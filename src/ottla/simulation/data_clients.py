@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.admin import Admin, NewTopic
+from ottla.client.admin import Admin, ElectionType, NewTopic
 from ottla.client.cluster import Cluster, response_error
 from ottla.client.fetch import FetchedRecord, RecordReader
 from ottla.client.produce import TopicProducer
@@ -24,6 +24,7 @@ _TIMEOUT_MS = 12_000.0
 _MAX_BATCH = 4
 _PAUSE_S = 0.5
 MIN_ISR = 2
+_ELECT_SHARE = 0.3
 # What a producer may be told while brokers fail; anything else says that a broker lost its way.
 _EXPECTED = frozenset(
     {
@@ -164,3 +165,31 @@ class Reader:
             except KafkaError as error:
                 self._data.note(self._name, error.code.name)
                 await asyncio.sleep(_PAUSE_S)
+
+
+class Mover:
+    """Gives partitions other replicas, and preferred leaders, while they are written and read."""
+
+    def __init__(self, data: Data, name: str, runtime: Runtime, seed: str) -> None:
+        self._data = data
+        self._name = name
+        self._random = random.Random(f"{seed}/data/{name}")
+        cluster = Cluster(runtime, data.cluster.bootstrap, client_id=name)
+        self._admin = Admin(cluster, timeout_ms=_TIMEOUT_MS)
+
+    async def run(self) -> None:
+        while not self._data.is_ending:
+            await asyncio.sleep(self._random.uniform(*self._data.plan.moves_ms) / 1000)
+            tp = self._random.choice(self._data.partitions)
+            ids = list(self._data.cluster.broker_ids)
+            target = self._random.sample(ids, self._data.plan.replicas)
+            try:
+                if self._random.random() < _ELECT_SHARE:
+                    await self._admin.elect_leaders(ElectionType.PREFERRED, [tp])
+                    self._data.note(self._name, f"{tp}: preferred leader")
+                    continue
+                error = (await self._admin.alter_reassignments({tp: target}))[tp]
+                self._data.note(self._name, f"{tp} to {target}: {error!r}")
+            except KafkaError as error:
+                self._data.note(self._name, error.code.name)
+        await self._admin.close()

@@ -56,8 +56,9 @@ class DataPlan:
     stalls: float = 0.01
     # Between two batches of a producer.
     pause_ms: tuple[float, float] = (50.0, 1_500.0)
-    # Between two moves of a partition; none without.
-    moves_ms: tuple[float, float] | None = None
+    # Who moves partitions, and the time between two moves.
+    movers: int = 0
+    moves_ms: tuple[float, float] = (500.0, 5_000.0)
 
 
 @dataclass(frozen=True, slots=True)
