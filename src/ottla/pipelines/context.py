@@ -63,26 +63,28 @@ class JobContext:
         return f"{self.pipeline.checkpoints.rstrip('/')}/{stream}"
 
     def read_stream(self, job: TopicStreamJob, topics: Sequence[str]) -> DataFrame:
-        options = self.connection(job) | {
-            "subscribe": ",".join(topics),
-            "startingOffsets": job.starting,
-            "includeHeaders": "true",
-        }
+        options = self._reading(job, topics) | {"startingOffsets": job.starting}
         if job.max_records_per_batch is not None:
             options["maxOffsetsPerTrigger"] = str(job.max_records_per_batch)
         options |= job.options or {}
         return self.spark.readStream.format(self.topic_format(job)).options(**options).load()
 
-    def read_all(self, job: Job, topics: Sequence[str], **options: str) -> DataFrame:
+    def read_all(self, job: Job, topics: Sequence[str]) -> DataFrame:
         """A batch with everything that is in the topics now."""
-        chosen = self.connection(job) | {
-            "subscribe": ",".join(topics),
-            "startingOffsets": "earliest",
-            "endingOffsets": "latest",
-            "includeHeaders": "true",
-        }
+        span = {"startingOffsets": "earliest", "endingOffsets": "latest"}
         reader = self.spark.read.format(self.topic_format(job))
-        return reader.options(**(chosen | options)).load()
+        return reader.options(**(self._reading(job, topics) | span)).load()
+
+    def _reading(self, job: Job, topics: Sequence[str]) -> dict[str, str]:
+        # Jobs write in transactions: an attempt that was given up must not be read.
+        return (
+            {"kafka.isolation.level": "read_committed"}
+            | self.connection(job)
+            | {
+                "subscribe": ",".join(topics),
+                "includeHeaders": "true",
+            }
+        )
 
     def to_topic(
         self, job: Job, name: str, records: DataFrame, topic: str, mode: str = "append"

@@ -90,7 +90,8 @@ class GroupPositions:
         asked = spark.createDataFrame(rows, "topic string, partition int, position long")
         begin = starting_offsets(positions, known, job.prefix)
         assigned = {topic: sorted(map(int, offsets)) for topic, offsets in begin.items()}
-        options = connection_options(job.to_bootstrap_servers, job.to_kafka or {})
+        kafka = {"isolation.level": "read_committed", **(job.to_kafka or {})}
+        options = connection_options(job.to_bootstrap_servers, kafka)
         there = (
             spark.read.format("ottla")
             .options(**options, assign=json.dumps(assigned), includeHeaders="true")

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-RECORD_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
+RECORD_COLUMNS = ("key", "value", "headers", "partition")
+# What the source tells of a record beside: where it was, which is not where it goes.
+_SOURCE_COLUMNS = ("topic", "offset", "timestamp", "timestampType")
 # Where the columns of a JSON value may have any name, those of its record begin with "_".
 _PLACE_COLUMNS = ("topic", "partition", "offset", "timestamp", "headers")
 _CORRUPT = "_ottla_corrupt_record"
@@ -113,16 +115,19 @@ def _dead_letters(frame: DataFrame, columns: StructType) -> DataFrame:
 
 def to_records(frame: DataFrame, record_key: str | None) -> DataFrame:
     """Rows that are records already stay (a `value` of text or bytes, and nothing that a record
-    has no place for); others become JSON objects."""
+    has no place for), and so do those of the source; others become JSON objects."""
     from pyspark.sql import functions
     from pyspark.sql.types import BinaryType, StringType
 
     kinds = {field.name: field.dataType for field in frame.schema.fields}
-    is_record = isinstance(kinds.get("value"), StringType | BinaryType) and kinds.keys() <= set(
-        RECORD_COLUMNS
-    )
-    if is_record:
-        return frame if record_key is None else frame.withColumn("key", _key(record_key))
+    if isinstance(kinds.get("value"), StringType | BinaryType) and kinds.keys() <= {
+        *RECORD_COLUMNS,
+        *_SOURCE_COLUMNS,
+    }:
+        if record_key is not None:
+            frame = frame.withColumn("key", _key(record_key))
+        places = _SOURCE_COLUMNS if "offset" not in kinds else (*_SOURCE_COLUMNS, "partition")
+        return frame.drop(*places)
     columns = [name for name in frame.columns if not name.startswith("_")] or frame.columns
     value = functions.to_json(functions.struct(*(functions.col(f"`{name}`") for name in columns)))
     key = functions.lit(None).cast("string") if record_key is None else _key(record_key)
