@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.cluster import RETRY_PAUSE_MS, response_error
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.spark.errors import SourceError
 from ottla.spark.kafka import MOVED, KafkaClient
 from ottla.types import TopicPartition
@@ -84,10 +84,13 @@ class BatchProducer:
         if task is not None:
             self._client.run(_result_of(task))
 
-    def cancel(self) -> None:
-        if self._under_way is not None:
-            self._under_way.cancel()
-            self._under_way = None
+    def give_up(self) -> None:
+        """After a failure. What is under way ends first: a batch that arrived after the end of its
+        transaction would begin another one, which nobody ends."""
+        try:
+            self.flush()
+        except OttlaError:
+            pass  # the failure that led here is what counts
 
     def _seal(self, partition: TopicPartition, batch: EncodedBatch) -> bytearray:
         sequence = -1

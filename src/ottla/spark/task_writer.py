@@ -49,8 +49,9 @@ class TaskWriter:
         producer.start()
         try:
             return self._write_rows(producer, rows)
-        finally:
-            producer.cancel()
+        except BaseException:
+            producer.give_up()
+            raise
 
     def _write_once(self, first: pa.RecordBatch, rows: Iterator[pa.RecordBatch]) -> int:
         transaction = Transaction(
@@ -74,7 +75,7 @@ class TaskWriter:
             self._client.run(transaction.commit_batch(places[0], self._work.batch_id))
             self._client.run(transaction.end(commit=True))
         except BaseException:
-            producer.cancel()
+            producer.give_up()
             self._abort(transaction)
             raise
         return written
