@@ -44,7 +44,7 @@ class CatchUp:
         self._told_under = replica_manager.metadata_cache.told_under
         self._updates_to_look_at = 0
 
-    def metadata_came(self, _topics: frozenset[str]) -> None:
+    def metadata_came(self, topics: frozenset[str]) -> None:
         told_under = self._replica_manager.metadata_cache.told_under
         if told_under != self._told_under:
             self._told_under = told_under
@@ -54,7 +54,7 @@ class CatchUp:
             )
         if self._updates_to_look_at:
             self._updates_to_look_at -= 1
-            suspects = strays(self._replica_manager)
+            suspects = strays(self._replica_manager, all_told=bool(topics))
             if suspects:
                 self._spawn(
                     _persistently(

@@ -14,7 +14,12 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.metadata.store import NoNodeError
-from ottla.metadata.znodes import TopicAssignment, TopicsZnode, TopicZnode
+from ottla.metadata.znodes import (
+    DeleteTopicZnode,
+    TopicAssignment,
+    TopicsZnode,
+    TopicZnode,
+)
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:
@@ -61,11 +66,13 @@ async def forget_ended_topics(store: MetadataStore, replica_manager: ReplicaMana
     _delete(replica_manager, [tp for tp in gone if log_manager.get(tp) is logs.get(tp)])
 
 
-def strays(replica_manager: ReplicaManager) -> list[TopicPartition]:
+def strays(replica_manager: ReplicaManager, *, all_told: bool) -> list[TopicPartition]:
     """Logs that are not this broker's any more, by the controller's word.
 
     The topic was made again, or the partition was moved away, while this broker was down or before
-    a controller that died could say so. Apache Kafka deletes such logs since 3.x too.
+    a controller that died could say so. Apache Kafka deletes such logs since 3.x too. Of a topic
+    that is being deleted the controller tells only where it has replicas: a log of which it says
+    nothing at all (`all_told`: it has named topics) may be left from before a move.
     """
     cache, own_id = replica_manager.metadata_cache, replica_manager.broker_id
     found = []
@@ -74,7 +81,8 @@ def strays(replica_manager: ReplicaManager) -> list[TopicPartition]:
         # A list edited by hand leaves the leader where it was, and there are the records. A move
         # takes a replica out of the ISR before it takes it out of the list.
         moved = state is not None and own_id not in (*state.replicas, *state.isr, state.leader)
-        if moved or _differ(log.topic_id, cache.topic_id(log.tp.topic)):
+        is_unheard_of = all_told and state is None and replica_manager.hosted(log.tp) is None
+        if moved or is_unheard_of or _differ(log.topic_id, cache.topic_id(log.tp.topic)):
             found.append(log.tp)
     return found
 
@@ -87,14 +95,25 @@ async def delete_strays(
     logs = {tp: log for tp in suspects if (log := log_manager.get(tp)) is not None}
     names = sorted({tp.topic for tp in logs})
     topics = dict(zip(names, await asyncio.gather(*(_topic(store, n) for n in names)), strict=True))
+    cache = replica_manager.metadata_cache
+    unheard_of = [name for name in names if name not in cache.lives()]
+    marks = await asyncio.gather(*(store.exists(DeleteTopicZnode.path(n)) for n in unheard_of))
+    dying = {name for name, mark in zip(unheard_of, marks, strict=True) if mark is not None}
     for tp, suspect in logs.items():
         topic = topics[tp.topic]
-        if topic is None or topic.topic_id is None or log_manager.get(tp) is not suspect:
+        if log_manager.get(tp) is not suspect:
             continue
-        if _differ(suspect.topic_id, topic.topic_id):
+        if topic is None:
+            # Deleted meanwhile; the controller asks only brokers that have replicas of it.
             _delete(replica_manager, [tp])
-        elif tp.partition in topic.partitions and (
-            replica_manager.broker_id not in topic.partitions[tp.partition].replicas
+        elif topic.topic_id is None:
+            continue
+        elif _differ(suspect.topic_id, topic.topic_id):
+            _delete(replica_manager, [tp])
+        elif (
+            tp.partition in topic.partitions
+            and replica_manager.broker_id not in topic.partitions[tp.partition].replicas
+            and (cache.contains(tp) or tp.topic in dying)
         ):
             _delete(replica_manager, [tp], "its partition was moved to other brokers")
 

@@ -44,12 +44,16 @@ class Broker:
         self.broker_id = 1
         self.metadata_cache = MetadataCache()
         self.log_manager = Logs()
+        self.hosts: set[TopicPartition] = set()
         self.work: list[asyncio.Task[None]] = []
         catch_up = CatchUp(store, self, self._spawn)  # type: ignore[arg-type]
         self.metadata_cache.add_listener(catch_up.metadata_came)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.work.append(asyncio.get_running_loop().create_task(work))
+
+    def hosted(self, tp: TopicPartition) -> TopicPartition | None:
+        return tp if tp in self.hosts else None
 
     def stop_fetching(self, tps: list[TopicPartition]) -> None:
         pass
@@ -134,3 +138,29 @@ async def test_a_leader_keeps_its_log_though_somebody_else_is_listed(
     }
     left = await broker.told(known, ids=dict.fromkeys(known, OLD), epoch=1)
     assert left == ["in-sync-0", "led-0"]
+
+
+async def test_a_log_from_before_a_move_goes_with_its_topic(
+    broker: Broker, store: EmbeddedStore
+) -> None:
+    """The controller that deletes a topic asks its replicas only, and tells nothing of it."""
+    await store.create("/admin")
+    await store.create("/admin/delete_topics")
+    await store.create("/admin/delete_topics/dying")
+    for name, replica in (("dying", 2), ("staying", 2), ("known", 1)):
+        await _topic(store, name, OLD, replica)
+        broker.log_manager.add(name, 0, OLD)
+    broker.hosts.add(TopicPartition("known", 0))
+    assert await broker.told(epoch=1) == ["dying-0", "known-0", "staying-0"]
+    known = {"known": [partition(0, leader=1, replicas=[1])]}
+    assert await broker.told(known, ids={"known": OLD}, epoch=1) == ["known-0", "staying-0"]
+
+
+async def test_a_log_from_before_a_move_goes_after_its_topic(
+    broker: Broker, store: EmbeddedStore
+) -> None:
+    await _topic(store, "known", OLD, 1)
+    await broker.told(epoch=1)
+    broker.log_manager.add("gone", 0, OLD)
+    known = {"known": [partition(0, leader=1, replicas=[1])]}
+    assert await broker.told(known, ids={"known": OLD}, epoch=1) == []
