@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ottla.testing.cluster import ProcessCluster
-from ottla.testing.java import ApacheKafka, ApacheZooKeeper
+from ottla.testing.java import ApacheKafka, ApacheZooKeeper, KraftKafka
+from ottla.testing.java import missing_reason as missing_peer
 from ottla.testing.peers import peers_required
 from ottla.testing.spark import missing_reason, spark_session, stop_session
 
@@ -36,4 +37,14 @@ def ottla_processes() -> Iterator[ProcessCluster | ApacheKafka]:
             yield cluster
         return
     with ApacheZooKeeper() as zookeeper, ApacheKafka(zookeeper.address, brokers=3) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def kraft() -> Iterator[KraftKafka]:
+    """Apache Kafka 4.1, the other cluster that the data source is judged on."""
+    reason = missing_peer("kafka-4.1")
+    if reason is not None:
+        (pytest.fail if peers_required() else pytest.skip)(reason)
+    with KraftKafka() as kafka:
         yield kafka

@@ -12,8 +12,6 @@ from topics import WAIT_S, Topics, rows
 from ottla.spark.errors import SourceError
 from ottla.spark.sink import Work
 from ottla.testing.cluster import Cluster
-from ottla.testing.java import KraftKafka, missing_reason
-from ottla.testing.peers import peers_required
 
 HUNDRED = [b"%03d" % number for number in range(100)]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -27,11 +25,7 @@ def topics(request):
         with Cluster(brokers=3) as running:
             yield Topics(running.bootstrap_servers)
         return
-    reason = missing_reason("kafka-4.1")
-    if reason is not None:
-        (pytest.fail if peers_required() else pytest.skip)(reason)
-    with KraftKafka() as kafka:
-        yield Topics(kafka.bootstrap_servers)
+    yield Topics(request.getfixturevalue("kraft").bootstrap_servers)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`ottla bench`: how fast the codec, the log store, a start, topics and records are here."""
+"""`ottla bench`: how fast the codec, the log store, a start, topics, records and Spark are here."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ import click
 
 from ottla.errors import OttlaError
 
-SUBJECTS = ("codec", "store", "start", "topics", "data")
-WITH_ROWS = "data"
+SUBJECTS = ("codec", "store", "start", "topics", "data", "spark")
+# What each subject takes beside --output.
+OPTIONS = {"data": {"only", "scale", "plot"}, "spark": {"only", "scale"}}
 
 
-@click.command("bench", help="Measure the codec, the log store, a start, topics or records here.")
+@click.command(
+    "bench", help="Measure the codec, the log store, a start, topics, records or Spark here."
+)
 @click.argument("subject", type=click.Choice(SUBJECTS))
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--only", multiple=True, metavar="ROW", help="data: only these rows, by name.")
+@click.option("--only", multiple=True, metavar="ROW", help="data, spark: only these rows, by name.")
 @click.option(
     "--scale",
     type=click.FloatRange(min=0, min_open=True, max=10),
-    help="data: 0.1 does a tenth of the work; goals are meant for 1.",
+    help="data, spark: 0.1 does a tenth of the work; goals are meant for 1.",
 )
 @click.option(
     "--plot",
@@ -39,8 +42,9 @@ def command(
 ) -> None:
     options: dict[str, Any] = {"only": only, "scale": scale, "plot": plot}
     options = {name: value for name, value in options.items() if value}
-    if options and subject != WITH_ROWS:
-        raise click.UsageError(f"--{next(iter(options))} is for `ottla bench {WITH_ROWS}`")
+    for name in options.keys() - OPTIONS.get(subject, set()):
+        takers = " and ".join(f"`ottla bench {key}`" for key in OPTIONS if name in OPTIONS[key])
+        raise click.UsageError(f"--{name} is for {takers}")
     # Benchmarks import much that no other command needs, peers among it.
     try:
         main = importlib.import_module(f"ottla.bench.{subject}").main

@@ -1,0 +1,278 @@
+"""`ottla bench spark`: format("ottla") beside Spark's own Kafka connector, in one session.
+
+Both read and write the same topics of one Ottla broker on this machine, `local[2]`, records of
+100 bytes in 4 partitions. The connector runs with its tuned options. Every piece of work is done
+once to warm up and then counted. `--scale 0.1` makes everything ten times smaller, for a look;
+goals are only judged at full size.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.bench.table import Row, exit_code, print_rows
+from ottla.errors import OttlaError
+from ottla.testing.cluster import ProcessCluster
+from ottla.testing.spark import missing_reason, spark_session, stop_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RECORDS = 5_000_000
+MANY_RECORDS, FEW_RECORDS = 20_000_000, 1_000_000
+PARTITIONS = 4
+ROUNDS = 2
+LZ4 = {"kafka.compression.type": "lz4"}
+TUNED_READ = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
+TUNED_WRITE = {"kafka.linger.ms": "20", "kafka.batch.size": str(128 << 10)}
+# The goals. They are never edited to fit a result.
+READ_GOAL, WRITE_GOAL, COPY_GOAL, STREAM_GOAL, ONCE_GOAL = 1.2, 1.0, 1.2, 1.2, 0.8
+LINEAR_GOAL = 1.25  # a row of the large topic costs at most this many times one of the small
+ALL = ("read", "read-lz4", "write", "write-lz4", "once", "copy", "stream", "memory", "linear")
+
+
+def main(output: str = "text", only: Sequence[str] = (), scale: float = 1.0) -> int:
+    reason = missing_reason()
+    if reason is not None:
+        raise OttlaError(reason)
+    wanted = {key for part in only for key in part.split(",")} or set(ALL)
+    unknown = wanted - set(ALL)
+    if unknown:
+        raise OttlaError(f"no such row: {', '.join(sorted(unknown))} (there are {', '.join(ALL)})")
+    rows = run([key for key in ALL if key in wanted], scale)
+    title = "format(ottla) beside Spark's Kafka connector (tuned), local[2], Ottla with one broker"
+    print_rows(rows, output, title if scale == 1 else f"{title}, at {scale:g} of the size")
+    return exit_code(rows) if scale == 1 else 0
+
+
+def run(wanted: Sequence[str], scale: float) -> list[Row]:
+    with ProcessCluster(brokers=1) as cluster:
+        spark = spark_session("ottla-bench", {"spark.driver.memory": "2g"})
+        scratch = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
+        try:
+            bench = _Bench(spark, cluster.bootstrap_servers, scratch, scale)
+            return [row for key in wanted for row in bench.measure(key)]
+        finally:
+            stop_session(spark)
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+class _Bench:
+    def __init__(self, spark: SparkSession, servers: str, scratch: Path, scale: float) -> None:
+        self._spark = spark
+        self._servers = servers
+        self._scratch = scratch
+        self._scale = scale
+        self._made = 0
+        self._filled: dict[str, str] = {}
+
+    def measure(self, key: str) -> list[Row]:
+        cases: dict[str, Callable[[], list[Row]]] = {
+            "read": lambda: [self._read_row("uncompressed", {})],
+            "read-lz4": lambda: [self._read_row("lz4", LZ4)],
+            "write": lambda: [self._write_row("uncompressed", {})],
+            "write-lz4": lambda: [self._write_row("lz4", LZ4)],
+            "once": lambda: [self._once_row()],
+            "copy": lambda: [self._copy_row()],
+            "stream": lambda: [self._stream_row()],
+            "memory": self._memory_rows,
+            "linear": lambda: [self._linear_row()],
+        }
+        return cases[key]()
+
+    @property
+    def _count(self) -> int:
+        return self._scaled(RECORDS)
+
+    def _scaled(self, count: int) -> int:
+        return max(1_000, round(count * self._scale))
+
+    def _source(self, title: str, options: dict[str, str]) -> str:
+        """A topic with the records, filled at its first use."""
+        if title not in self._filled:
+            name = self._topic("source")
+            self._write("ottla", self._records(self._count), name, **options)
+            self._filled[title] = name
+        return self._filled[title]
+
+    def _topic(self, prefix: str) -> str:
+        """A topic of its own for every run, so that all begin empty."""
+        from confluent_kafka import admin
+
+        self._made += 1
+        name = f"{prefix}-{self._made}"
+        client = admin.AdminClient({"bootstrap.servers": self._servers})
+        topic = admin.NewTopic(name, PARTITIONS, 1)  # type: ignore[attr-defined]  # untyped names
+        client.create_topics([topic])[name].result(60)
+        return name
+
+    def _records(self, count: int) -> DataFrame:
+        return self._spark.range(0, count, 1, PARTITIONS).selectExpr(
+            "CAST(id AS STRING) AS key",
+            "rpad(concat('record ', CAST(id AS STRING), ' '), 100, '.') AS value",
+        )
+
+    def _read(self, kind: str, name: str) -> DataFrame:
+        reader = self._spark.read.format(kind).option("kafka.bootstrap.servers", self._servers)
+        tuned = TUNED_READ if kind == "kafka" else {}
+        return reader.options(subscribe=name, **tuned).load()
+
+    def _write(self, kind: str, frame: DataFrame, name: str, **options: str) -> None:
+        writer = frame.write.format(kind).mode("append")
+        tuned = TUNED_WRITE if kind == "kafka" else {}
+        writer.option("kafka.bootstrap.servers", self._servers).options(
+            topic=name, **tuned, **options
+        ).save()
+
+    def _write_row(self, title: str, options: dict[str, str]) -> Row:
+        records = self._records(self._count)
+
+        def write(kind: str) -> None:
+            self._write(kind, records, self._topic("written"), **options)
+
+        return self._rate(f"write, {title}", self._both(write), WRITE_GOAL)
+
+    def _once_row(self) -> Row:
+        records = self._records(self._count)
+
+        def write(kind: str) -> None:
+            options = {"deliveryGuarantee": "exactly_once"} if kind == "ottla" else {}
+            self._write(kind, records, self._topic("once"), **options)
+
+        work = "write exactly once (connector: at least once)"
+        return self._rate(work, self._both(write), ONCE_GOAL)
+
+    def _read_row(self, title: str, options: dict[str, str]) -> Row:
+        name = self._source(title, options)
+
+        def read(kind: str) -> None:
+            self._read(kind, name).write.format("noop").mode("overwrite").save()
+
+        return self._rate(f"read, {title}", self._both(read), READ_GOAL)
+
+    def _copy_row(self) -> Row:
+        name = self._source("uncompressed", {})
+
+        def copy(kind: str) -> None:
+            frame = self._read(kind, name).select("key", "value")
+            self._write(kind, frame, self._topic("copy"))
+
+        return self._rate("copy topic to topic", self._both(copy), COPY_GOAL)
+
+    def _stream_row(self) -> Row:
+        name = self._source("uncompressed", {})
+
+        def stream(kind: str) -> None:
+            self._made += 1
+            folder = self._scratch / f"stream-{self._made}"
+            reader = self._spark.readStream.format(kind)
+            tuned = TUNED_READ if kind == "kafka" else {}
+            query = (
+                reader.option("kafka.bootstrap.servers", self._servers)
+                .options(subscribe=name, startingOffsets="earliest", **tuned)
+                .load()
+                .writeStream.format("parquet")
+                .option("checkpointLocation", str(folder / "checkpoint"))
+                .trigger(availableNow=True)
+                .start(str(folder / "data"))
+            )
+            query.awaitTermination()
+            shutil.rmtree(folder)
+
+        return self._rate("stream to Parquet", self._both(stream), STREAM_GOAL)
+
+    def _both(self, work: Callable[[str], None]) -> tuple[float, float]:
+        """Seconds of ours and of the connector, in turns, after one round that is not counted."""
+        taken: dict[str, list[float]] = {"ottla": [], "kafka": []}
+        for _ in range(1 + ROUNDS):
+            for kind, times in taken.items():
+                begun = time.perf_counter()
+                work(kind)
+                times.append(time.perf_counter() - begun)
+        ours, peer = (statistics.median(times[1:]) for times in taken.values())
+        return ours, peer
+
+    def _rate(self, work: str, seconds: tuple[float, float], goal: float) -> Row:
+        ours_s, peer_s = seconds
+        return Row(
+            f"{work}, {self._count:,} x 100 B",
+            self._count / ours_s,
+            self._count / peer_s,
+            "rows/s",
+            f"≥ {goal:g}x",
+            peer_s / ours_s >= goal,
+            higher_is_better=True,
+        )
+
+    def _memory_rows(self) -> list[Row]:
+        from pyspark import SparkContext
+
+        gateway: Any = SparkContext._gateway
+        driver = gateway.proc.pid
+        workers = [pid for pid in _children_of(driver) if "python" in _command(pid)]
+        peaks = [_peak_mb(pid) for pid in workers]
+        return [
+            Row("memory of the driver (JVM), peak", _peak_mb(driver), None, "MB"),
+            Row("memory of the largest Python worker, peak", max(peaks, default=0), None, "MB"),
+        ]
+
+    def _linear_row(self) -> Row:
+        few, many = self._scaled(FEW_RECORDS), self._scaled(MANY_RECORDS)
+        growth = self._cost_per_row(many) / self._cost_per_row(few)
+        return Row(
+            f"read {many:,} rows: cost per row over that of {few:,} rows",
+            growth,
+            None,
+            "x",
+            f"≤ {LINEAR_GOAL:g}x",
+            growth <= LINEAR_GOAL,
+        )
+
+    def _cost_per_row(self, records: int) -> float:
+        name = self._topic("many")
+        self._write("ottla", self._records(records), name)
+        taken = []
+        for _ in range(ROUNDS):
+            begun = time.perf_counter()
+            self._read("ottla", name).write.format("noop").mode("overwrite").save()
+            taken.append(time.perf_counter() - begun)
+        return min(taken) / records
+
+
+def _children_of(pid: int) -> list[int]:
+    """All descendants, from /proc."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rsplit(")", 1)[1].split()
+        except (OSError, IndexError):
+            continue  # ended meanwhile
+        parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    found, waiting = [], [pid]
+    while waiting:
+        children = parents.get(waiting.pop(), [])
+        found += children
+        waiting += children
+    return found
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def _peak_mb(pid: int) -> float:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    lines = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(lines[0].split()[1]) / 1024 if lines else 0.0

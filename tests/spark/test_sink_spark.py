@@ -1,0 +1,133 @@
+"""Writing with format("ottla") from Spark, on Ottla and on Apache Kafka 4.1; the official connector
+reads what was written."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+from topics import WAIT_S, Topics
+
+pytestmark = pytest.mark.spark
+
+VALUES = [b"%05d" % number for number in range(2_000)]
+
+
+@pytest.fixture(scope="module", params=["ottla_processes", "kraft"])
+def topics(request):
+    return Topics(request.getfixturevalue(request.param).bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def source(topics):
+    name = topics.create(2)
+    topics.fill(name, VALUES)
+    return name
+
+
+def read(spark, kind, topics, name):
+    frame = spark.read.format(kind).option("kafka.bootstrap.servers", topics.servers)
+    options = {"includeHeaders": "true", "kafka.isolation.level": "read_committed"}
+    return frame.options(subscribe=name, **options).load()
+
+
+def test_the_official_connector_reads_a_batch_that_ours_wrote(spark, topics):
+    name = topics.create(3)
+    frame = spark.range(3_000).selectExpr(
+        "IF(id % 7 = 0, NULL, CAST(id AS STRING)) AS key",
+        "IF(id % 5 = 0, NULL, repeat('v', CAST(id % 90 AS INT))) AS value",
+        "IF(id % 3 = 0, NULL, array(struct('h' AS key, CAST('x' AS BINARY) AS value))) AS headers",
+    )
+    writer = frame.write.format("ottla").mode("append")
+    writer.option("kafka.bootstrap.servers", topics.servers).option("topic", name).save()
+    # Hashed as bytes: the topic does not know what was text.
+    columns = "xxhash64(CAST(key AS BINARY), CAST(value AS BINARY), headers)"
+    total = f"sum(CAST({columns} AS DECIMAL(38)))"
+    wanted = frame.selectExpr(total).first()
+    found = read(spark, "kafka", topics, name).selectExpr(total).first()
+    assert found[0] == wanted[0] is not None
+    # A key is where Kafka's own partitioner puts it.
+    same = name + "-again"
+    topics.create(3, name=same)
+    again = frame.write.format("kafka").option("kafka.bootstrap.servers", topics.servers)
+    again.option("topic", same).save()
+    places = [
+        {
+            (bytes(row["key"]), row["partition"])
+            for row in read(spark, "kafka", topics, topic).where("key IS NOT NULL").collect()
+        }
+        for topic in (name, same)
+    ]
+    assert places[0] == places[1]
+
+
+def copy(spark, topics, source, target, checkpoint, **options):
+    """One run of a copying query with a shuffle in its plan."""
+    frame = spark.readStream.format("ottla").option("kafka.bootstrap.servers", topics.servers)
+    query = (
+        frame.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="1000")
+        .load()
+        .selectExpr("key", "value")
+        .repartition(3, "key")
+        .writeStream.format("ottla")
+        .option("kafka.bootstrap.servers", topics.servers)
+        .options(topic=target, checkpointLocation=str(checkpoint), **options)
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(3 * WAIT_S)
+    return query
+
+
+def forget_last_commit(checkpoint):
+    """As if the driver had died after its tasks and before it noted the end of the micro-batch."""
+    commits = checkpoint / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    for path in (commits / str(last), commits / f".{last}.crc"):
+        path.unlink(missing_ok=True)
+    return last
+
+
+def test_a_micro_batch_that_is_run_again_is_written_once(spark, topics, source, tmp_path):
+    target = topics.create(2)
+    copy(spark, topics, source, target, tmp_path)
+    assert forget_last_commit(tmp_path) == 1
+    copy(spark, topics, source, target, tmp_path)
+    assert (tmp_path / "commits" / "1").exists(), "the micro-batch did run again"
+    for kind in ("kafka", "ottla"):
+        found = read(spark, kind, topics, target).select("value").collect()
+        assert sorted(bytes(row["value"]) for row in found) == VALUES
+
+
+def test_at_least_once_may_write_twice(spark, topics, source, tmp_path):
+    target = topics.create(2)
+    options = {"deliveryGuarantee": "at_least_once"}
+    copy(spark, topics, source, target, tmp_path, **options)
+    forget_last_commit(tmp_path)
+    copy(spark, topics, source, target, tmp_path, **options)
+    found = [bytes(row["value"]) for row in read(spark, "ottla", topics, target).collect()]
+    assert set(found) == set(VALUES)
+    assert len(found) > len(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "words"),
+    [
+        ("id AS value", {"topic": "x"}, "column value has type bigint"),
+        ("'x' AS key", {"topic": "x"}, "column value is missing"),
+        ("'x' AS value", {}, "neither the option topic nor a column topic"),
+        ("'x' AS value", {"topic": "nowhere"}, "topic nowhere does not exist"),
+        ("'x' AS value", {"topic": "x", "kafka.acks": "5"}, "kafka.acks must be one of"),
+    ],
+)
+def test_what_is_wrong_is_said_by_the_sink(spark, ottla_processes, column, options, words):
+    frame = spark.range(1).selectExpr(column)
+    writer = frame.write.format("ottla").mode("append").options(**options)
+    with pytest.raises(PySparkException, match=words):
+        writer.option("kafka.bootstrap.servers", ottla_processes.bootstrap_servers).save()
+
+
+def test_a_topic_cannot_be_overwritten(spark, ottla_processes):
+    writer = spark.range(1).selectExpr("'x' AS value").write.format("ottla").mode("overwrite")
+    servers = ottla_processes.bootstrap_servers
+    with pytest.raises(PySparkException, match="cannot be overwritten"):
+        writer.option("kafka.bootstrap.servers", servers).option("topic", "x").save()
