@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.controller import partition_machine, replica_machine
+from ottla.controller.assignments import remove_from_admin_node, write_assignments
 from ottla.controller.context import ControllerContext
 from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import send_update_metadata
@@ -20,12 +21,13 @@ from ottla.metadata.store import Delete, NoNodeError
 from ottla.metadata.znodes import (
     ConfigZnode,
     DeleteTopicZnode,
+    ReplicaAssignment,
     TopicPartitionStateZnode,
     TopicPartitionsZnode,
     TopicPartitionZnode,
     TopicZnode,
 )
-from ottla.types import TopicPartitionReplica
+from ottla.types import TopicPartition, TopicPartitionReplica
 
 # Deeper than any topic's znodes; a bound for trees that somebody made by hand.
 MAX_TREE_DEPTH = 16
@@ -109,6 +111,7 @@ def resume(ctx: ControllerContext) -> Steps[None]:
     """Finishes, retries and starts whatever can be."""
     if not ctx.topics_to_delete:
         return
+    yield from _end_hopeless_moves(ctx)
     ctx.journal.info(f"Handling deletion for topics {','.join(sorted(ctx.topics_to_delete))}")
     found = survey(ctx)
     if found.complete:
@@ -126,6 +129,33 @@ def resume(ctx: ControllerContext) -> Steps[None]:
         done = [topic for topic in found.start if is_done(ctx, topic)]
         if done:
             yield from _complete(ctx, done)
+
+
+def _end_hopeless_moves(ctx: ControllerContext) -> Steps[None]:
+    """A deletion waits for the moves of its topic, as in Kafka, but not for one that needs a leader
+    which a topic to be deleted does not get any more (ADR 23). Such a topic's moves end where they
+    are, with the old replicas and the new, and all of them are deleted."""
+    moving = sorted(
+        tp for tp in ctx.partitions_being_reassigned if ctx.is_queued_for_deletion(tp.topic)
+    )
+    hopeless = {tp.topic for tp in moving if not _is_led(ctx, tp)}
+    ended = {
+        tp: ReplicaAssignment(ctx.assignment(tp).replicas) for tp in moving if tp.topic in hopeless
+    }
+    if not ended:
+        return
+    ctx.journal.info(f"Moves end because their topics do: {', '.join(map(str, ended))}")
+    unfit = yield from write_assignments(ctx, ended)
+    for tp, assignment in ended.items():
+        if tp not in unfit:
+            ctx.set_assignment(tp, assignment)
+    yield from remove_from_admin_node(ctx, lambda tp, _: tp in ended)
+    ctx.topics_ineligible_for_deletion -= hopeless
+
+
+def _is_led(ctx: ControllerContext, tp: TopicPartition) -> bool:
+    state = ctx.leadership.get(tp)
+    return state is not None and ctx.is_online(state.leader, tp)
 
 
 def _start(ctx: ControllerContext, topics: list[str]) -> Steps[None]:

@@ -9,22 +9,20 @@ step covers all the partitions of a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from ottla.controller import deletion, partition_machine, replica_machine
+from ottla.controller.assignments import Moves, remove_from_admin_node, write_assignments
 from ottla.controller.context import ControllerContext
 from ottla.controller.election import Strategy
-from ottla.controller.events import ZkPartitionReassignment
 from ottla.controller.leadership import raise_epochs, read_states
 from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import RequestBatch, send_update_metadata
-from ottla.controller.steps import Post, Steps, failed, get_paths, write
+from ottla.controller.steps import Steps
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.store import Delete, SetData
-from ottla.metadata.znodes import ReassignPartitionsZnode, ReplicaAssignment, TopicZnode
+from ottla.metadata.znodes import ReplicaAssignment
 from ottla.types import TopicPartition, TopicPartitionReplica
 
-Moves = Mapping[TopicPartition, ReplicaAssignment]
 # The outcome per partition; None where the move was accepted.
 Outcomes = dict[TopicPartition, KafkaError | None]
 
@@ -118,7 +116,7 @@ def may_be_complete(ctx: ControllerContext) -> dict[TopicPartition, ReplicaAssig
 def _update(ctx: ControllerContext, moves: Moves) -> Steps[set[TopicPartition]]:
     """Phase U: znode, memory, and the end of replicas that an earlier move had added."""
     changed = {tp: move for tp, move in moves.items() if ctx.assignment(tp) != move}
-    unfit = yield from _write_assignments(ctx, changed)
+    unfit = yield from write_assignments(ctx, changed)
     unneeded = []
     for tp, move in changed.items():
         if tp in unfit:
@@ -139,29 +137,6 @@ def _update(ctx: ControllerContext, moves: Moves) -> Steps[set[TopicPartition]]:
         ]
     yield from _stop_for_good(ctx, unneeded, next_epoch=True)
     return unfit
-
-
-def _write_assignments(ctx: ControllerContext, moves: Moves) -> Steps[set[TopicPartition]]:
-    """One write per topic; the partitions of topics whose znode could not be written."""
-    by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
-    for tp, move in moves.items():
-        partitions = by_topic.setdefault(tp.topic, dict(ctx.topic_assignment(tp.topic)))
-        partitions[tp.partition] = move
-    results = yield from write(
-        [
-            SetData(TopicZnode.path(topic), TopicZnode.encode(partitions, ctx.topic_ids.get(topic)))
-            for topic, partitions in by_topic.items()
-        ]
-    )
-    unwritten = set()
-    for topic, result in zip(by_topic, results, strict=True):
-        if failed(result):
-            ctx.journal.error(f"The assignment of topic {topic} was not written: {result.error!r}")
-            unwritten.add(topic)
-    for tp, move in moves.items():
-        if tp.topic not in unwritten:
-            ctx.journal.info(f"Successfully updated assignment of partition {tp} to {_text(move)}")
-    return {tp for tp in moves if tp.topic in unwritten}
 
 
 def _complete_ones(moves: Moves) -> Steps[dict[TopicPartition, ReplicaAssignment]]:
@@ -201,7 +176,7 @@ def _finish(ctx: ControllerContext, moves: Moves) -> Steps[None]:
         ctx.set_assignment(tp, assignment)
     yield from _hand_over(ctx, final)
     yield from _stop_for_good(ctx, _replicas(moves, lambda move: move.removing))
-    yield from _write_assignments(ctx, final)
+    yield from write_assignments(ctx, final)
     yield from remove_from_admin_node(
         ctx, lambda tp, replicas: tp in final and replicas == final[tp].replicas
     )
@@ -253,25 +228,6 @@ def _stop_for_good(
     replica_machine.to_non_existent(ctx, replicas)
 
 
-def remove_from_admin_node(
-    ctx: ControllerContext, is_done: Callable[[TopicPartition, tuple[int, ...]], bool]
-) -> Steps[None]:
-    """Takes partitions out of /admin/reassign_partitions; the empty node goes."""
-    path = ReassignPartitionsZnode.path()
-    node = (yield from get_paths([path]))[0]
-    if node is None:
-        return
-    listed = ReassignPartitionsZnode.decode(node.data)
-    left = {tp: replicas for tp, replicas in listed.items() if not is_done(tp, replicas)}
-    if not left:
-        ctx.journal.info(f"No more partitions need to be reassigned. Deleting zk path {path}")
-        yield from write([Delete(path)])
-        # Watches for the next one.
-        yield Post(ZkPartitionReassignment())
-    elif left != listed:
-        yield from write([SetData(path, ReassignPartitionsZnode.encode(left))])
-
-
 def resume(ctx: ControllerContext, *, without: Collection[TopicPartition] = ()) -> Steps[None]:
     """Takes up the moves that an earlier controller began."""
     yield from advance(
@@ -305,11 +261,3 @@ def _replicas(
         for tp, move in moves.items()
         for replica in of(move)
     ]
-
-
-def _text(assignment: ReplicaAssignment) -> str:
-    replicas, adding, removing = (",".join(map(str, listed)) for listed in assignment)
-    return (
-        f"ReplicaAssignment(replicas={replicas}, addingReplicas={adding},"
-        f" removingReplicas={removing})"
-    )

@@ -6,6 +6,7 @@ from controlled_cluster import ControlledCluster, eventually
 
 from ottla.controller.events import StopReplicaResponseReceived
 from ottla.errors import ErrorCode
+from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 
@@ -145,6 +146,46 @@ async def test_a_topic_that_is_being_reassigned_is_not_deleted_yet(
     await cluster.delete_topic("t")
     assert await cluster.exists("/brokers/topics/t")
     assert await cluster.exists("/admin/delete_topics/t")
+
+
+MOVING = (
+    b'{"version":3,"partitions":{"0":[1,2]},"adding_replicas":{"0":[2]},"removing_replicas":{}}'
+)
+
+
+async def test_a_move_that_lost_its_leader_does_not_hold_up_the_deletion(
+    cluster: ControlledCluster,
+) -> None:
+    """ADR 23: the topic gets no leader any more, so the move would never end."""
+    controller = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (1,)})
+    await controller.alter_partition_reassignments({TopicPartition("t", 0): (1, 2)})
+    await cluster.delete_topic("t")
+    assert await cluster.exists("/brokers/topics/t")
+    await cluster.stop_broker(1)
+    await cluster.settle()
+    assert (await cluster.json("/brokers/topics/t"))["adding_replicas"] == {}
+    assert (await cluster.json("/brokers/topics/t"))["partitions"] == {"0": [1, 2]}
+    await cluster.start_broker(1)
+    await eventually(lambda: is_gone(cluster, "t"))
+    stopped = [
+        request
+        for request in cluster.brokers[2].of_type(m.StopReplicaRequest)
+        if any(p.delete_partition for t in request.topic_states for p in t.partition_states)
+    ]
+    assert stopped
+
+
+async def test_a_new_controller_ends_such_moves_too(cluster: ControlledCluster) -> None:
+    first = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (1,)})
+    await cluster.kill_controller(first)
+    state = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":4,"isr":[1]}'
+    await cluster.admin.set("/brokers/topics/t/partitions/0/state", state)
+    await cluster.admin.set("/brokers/topics/t", MOVING)
+    await cluster.admin.create("/admin/delete_topics/t")
+    await cluster.start_controller(0)
+    await eventually(lambda: is_gone(cluster, "t"))
 
 
 async def test_a_waiting_topic_whose_znode_is_removed_by_hand_leaves_nothing(

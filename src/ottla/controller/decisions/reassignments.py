@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.controller import reassignment
+from ottla.controller.assignments import remove_from_admin_node
 from ottla.controller.context import ControllerContext
 from ottla.controller.events import (
     ApiPartitionReassignment,
@@ -28,7 +29,7 @@ def on_api_reassignment(ctx: ControllerContext, event: ApiPartitionReassignment)
         else:
             outcomes[tp] = wrong or KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     # The newest wish counts, whichever way it came.
-    yield from reassignment.remove_from_admin_node(ctx, lambda tp, _: tp in moves)
+    yield from remove_from_admin_node(ctx, lambda tp, _: tp in moves)
     outcomes.update((yield from reassignment.trigger(ctx, moves)))
     return outcomes
 
@@ -46,7 +47,7 @@ def on_zk_reassignment(
     wished = ReassignPartitionsZnode.decode(node.data)
     if not wished:
         ctx.journal.error(f"{path} names no partition and is removed: {node.data!r}")
-        yield from reassignment.remove_from_admin_node(ctx, lambda _tp, _replicas: True)
+        yield from remove_from_admin_node(ctx, lambda _tp, _replicas: True)
         return set()
     moves = {tp: ctx.assignment(tp).reassign_to(target) for tp, target in wished.items()}
     outcomes = yield from reassignment.trigger(ctx, moves)
@@ -54,7 +55,7 @@ def on_zk_reassignment(
     if refused:
         reasons = ", ".join(f"{tp}: {error}" for tp, error in refused.items())
         ctx.journal.warn(f"Failed reassignment through zk with the following errors: {reasons}")
-        yield from reassignment.remove_from_admin_node(ctx, lambda tp, _: tp in refused)
+        yield from remove_from_admin_node(ctx, lambda tp, _: tp in refused)
     return outcomes.keys() - refused.keys()
 
 
