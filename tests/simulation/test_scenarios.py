@@ -27,8 +27,8 @@ def _simulate(*arguments: str, hash_seed: str = "random") -> subprocess.Complete
     )
 
 
-def test_there_are_300_seeds() -> None:
-    assert sum(len(scenario.load(path).all_seeds()) for path in SCENARIOS) >= 300
+def test_there_are_500_seeds() -> None:
+    assert sum(len(scenario.load(path).all_seeds()) for path in SCENARIOS) >= 500
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
@@ -37,13 +37,14 @@ def test_scenario(path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_same_seed_gives_the_same_trace(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["chaos", "groups", "data_moves"])
+def test_the_same_seed_gives_the_same_trace(tmp_path: Path, name: str) -> None:
     """Byte for byte, in processes of their own with string hashes of their own."""
     traces = []
     for number, hash_seed in enumerate(("1", "2")):
         target = tmp_path / f"{number}.txt"
-        chaos = str(FOLDER / "chaos.toml")
-        done = _simulate(chaos, "--seed", "3", "--trace", str(target), hash_seed=hash_seed)
+        path = str(FOLDER / f"{name}.toml")
+        done = _simulate(path, "--seed", "3", "--trace", str(target), hash_seed=hash_seed)
         assert done.returncode == 0, done.stdout + done.stderr
         traces.append(target.read_bytes())
     assert traces[0] == traces[1]
