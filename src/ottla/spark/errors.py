@@ -17,6 +17,10 @@ class OffsetError(SourceError):
     """Offsets that are malformed, or that the topics do not have."""
 
 
+class TopicMissing(SourceError):
+    """A topic, or a partition of it, that does not exist."""
+
+
 class DataLoss(SourceError):
     """Records that were to be read are not there any more."""
 

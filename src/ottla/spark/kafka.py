@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ottla.client.cluster import RETRY_PAUSE_MS, Cluster, response_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime, system_runtime
-from ottla.spark.errors import OffsetError, SourceError
+from ottla.spark.errors import OffsetError, SourceError, TopicMissing
 from ottla.spark.offsets import TopicNow
 from ottla.spark.options import EARLIEST, LATEST, Connect, Subscription
 from ottla.types import ZERO_TOPIC_ID, TopicPartition, format_topic_id
@@ -96,7 +96,7 @@ class KafkaClient:
         return dict(sorted(found.items()))
 
     def existing_topics(self, subscription: Subscription) -> dict[str, TopicNow]:
-        """As `topics`; raises SourceError where one is missing, after a moment's patience."""
+        """As `topics`; raises TopicMissing where one is not there, after a moment's patience."""
         found = self.topics(subscription)
         missing = _missing(subscription, found)
         deadline = self.loop.time() + _FRESH_TOPIC_MS / 1000
@@ -105,7 +105,7 @@ class KafkaClient:
             found = self.topics(subscription)
             missing = _missing(subscription, found)
         if missing:
-            raise SourceError(f"{', '.join(missing)} does not exist at {self.connect.bootstrap}")
+            raise TopicMissing(f"{', '.join(missing)} does not exist at {self.connect.bootstrap}")
         return found
 
     def pause(self, milliseconds: float) -> None:

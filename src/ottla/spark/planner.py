@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.spark import offsets as o
-from ottla.spark.errors import DataLoss, SourceError, TopicRecreated
+from ottla.spark.errors import DataLoss, SourceError, TopicMissing, TopicRecreated
 from ottla.spark.kafka import KafkaClient
 from ottla.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from ottla.types import TopicPartition
@@ -60,15 +60,13 @@ class Planner:
 
     def between(self, start: o.Offsets, end: o.Offsets) -> list[o.OffsetRange]:
         """The ranges of one micro-batch, also of one that is run again after a restart."""
-        topics = self._client.topics(self._options.subscription)
+        topics = self._topics(end)
+        self.report(o.losses_since(end, topics, {}))
         ends = {}
         for partition, offset in o.iter_partitions(end):
             now = topics.get(partition.topic)
-            planned = end[partition.topic].topic_id
-            if now is None or o.same_topic(planned, now.topic_id):
+            if now is not None and o.same_topic(end[partition.topic].topic_id, now.topic_id):
                 ends[partition] = offset
-            elif not self._options.restart_recreated:
-                self.report(o.losses_since(end, topics, {}))
         ids = {topic: o.TopicNow(entry.topic_id, frozenset()) for topic, entry in end.items()}
         fresh = [p for p in ends if not _was_read(start, end, p)]
         earliest = self._client.earliest(fresh) if fresh else {}
@@ -132,7 +130,7 @@ class Planner:
     def _topics(self, since: o.Offsets | None) -> dict[str, o.TopicNow]:
         try:
             return self._client.existing_topics(self._options.subscription)
-        except SourceError:
+        except TopicMissing:
             # A topic that was read and is gone is a loss, for `report` to judge.
             topics = self._client.topics(self._options.subscription)
             if since is None or not any(topic not in topics for topic in since):

@@ -131,6 +131,12 @@ class BatchProducer:
                     raise SourceError(
                         f"another attempt of this task took over its transaction ({partition})"
                     )
+                if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                    raise SourceError(
+                        f"{partition} does not take batches of {len(pending[partition])} bytes: "
+                        "kafka.batch.size makes smaller ones, the topic's max.message.bytes "
+                        "allows larger ones"
+                    )
                 if error.code not in _PASSING or loop.time() + RETRY_PAUSE_MS / 1000 > deadline:
                     raise KafkaError(error.code, f"{partition}: {error}")
             pending = {p: batch for p, batch in pending.items() if p in failed}

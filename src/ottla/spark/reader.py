@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.cluster import RETRY_PAUSE_MS, response_error
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.errors import DataLoss, SourceError, TopicRecreated
+from ottla.spark.errors import DataLoss, SourceError, TopicMissing, TopicRecreated
 from ottla.spark.kafka import MOVED, KafkaClient
+from ottla.spark.offsets import same_topic
 from ottla.spark.options import EARLIEST, SourceOptions, Subscription
 from ottla.types import parse_topic_id
 from ottla.wire import columnar
@@ -98,16 +99,17 @@ class RangeReader:
         return task
 
     async def _fetch(self, position: int) -> Any:
-        """The partition's part of the answer, or None where its leader has to be looked for."""
+        """The partition's part of the answer, or the error instead of one."""
         timeout_ms = self._client.connect.timeout_ms
         cluster = self._client.cluster
         refresh, self._refresh = self._refresh, False
-        leader = await cluster.leader_of(
-            self._task.topic_partition, refresh=refresh, timeout_ms=timeout_ms
-        )
         request = self._request(position)
         by_id = self._task.topic_id != ""
+        leader = -1
         try:
+            leader = await cluster.leader_of(
+                self._task.topic_partition, refresh=refresh, timeout_ms=timeout_ms
+            )
             channel = await cluster.channel_to(leader, timeout_ms=timeout_ms)
             answer = await channel.send(
                 request,
@@ -115,6 +117,8 @@ class RangeReader:
                 min_version=_MIN_VERSION,
                 max_version=None if by_id else _MAX_VERSION_BY_NAME,
             )
+        except KafkaError as error:
+            return error
         except OSError as error:
             return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {leader}: {error}")
         if answer.error_code:
@@ -215,10 +219,11 @@ class RangeReader:
     def _check_topic(self) -> None:
         """Is the topic still the one that the range speaks of?"""
         topic = self._task.topic
-        now = self._client.topics(Subscription("subscribe", topics=(topic,))).get(topic)
-        if now is None:
-            self._expect_progress(f"topic {topic} was deleted while it was being read")
-        elif self._task.topic_id and now.topic_id and now.topic_id != self._task.topic_id:
+        try:
+            now = self._client.existing_topics(Subscription("subscribe", topics=(topic,)))[topic]
+        except TopicMissing:
+            raise DataLoss(f"topic {topic} was deleted while it was being read") from None
+        if not same_topic(self._task.topic_id, now.topic_id):
             raise TopicRecreated(
                 f"topic {topic} was deleted and made again while it was being read: its id is "
                 f"{now.topic_id}, was {self._task.topic_id}"

@@ -76,8 +76,6 @@ def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(Path(gettempdir()) / "ottla-spark-warehouse"),
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
-        # Arrow batches to the sink: four times Spark's default, for fewer and fuller requests.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "40000",
     }
     if conf.get("spark.master", master).startswith("local"):
         # A laptop's own name often does not resolve.

@@ -60,7 +60,7 @@ class TaskWriter:
             timeout_ms=self._client.connect.timeout_ms,
             lifetime_ms=self._options.transaction_timeout_ms,
         )
-        places = self._slots(first)
+        places = self._slots(self._options.topic or _first_topic(first))
         # The order matters: after `begin` no earlier attempt can commit any more.
         self._client.run(transaction.begin())
         if self._client.run(transaction.last_batch(places)) >= self._work.batch_id:
@@ -72,7 +72,10 @@ class TaskWriter:
         producer.start()
         try:
             written = self._write_rows(producer, rows)
-            self._client.run(transaction.commit_batch(places[0], self._work.batch_id))
+            # In every topic: whichever the first row of another attempt has, it finds the number.
+            for topic in self._partition_counts:
+                place = self._slots(topic)[0]
+                self._client.run(transaction.commit_batch(place, self._work.batch_id))
             self._client.run(transaction.end(commit=True))
         except BaseException:
             producer.give_up()
@@ -87,10 +90,7 @@ class TaskWriter:
         except OttlaError:
             pass
 
-    def _slots(self, first: pa.RecordBatch) -> list[Slot]:
-        topic = self._options.topic or first.column("topic")[0].as_py()
-        if topic is None:
-            raise SourceError("a row has no topic")
+    def _slots(self, topic: str) -> list[Slot]:
         return slots(
             *(self._work.query_id, topic, self._work.sink_partition, self._partition_count(topic))
         )
@@ -167,6 +167,13 @@ class TaskWriter:
         column = rows.column("timestamp").cast(pa.timestamp("us", tz="UTC")).view(pa.int64())
         milliseconds: npt.NDArray[np.int64] = column.fill_null(now * 1000).to_numpy() // 1000
         return milliseconds
+
+
+def _first_topic(rows: pa.RecordBatch) -> str:
+    topic = rows.column("topic")[0].as_py()
+    if topic is None:
+        raise SourceError("a row has no topic")
+    return str(topic)
 
 
 def _binary(rows: pa.RecordBatch, name: str) -> pa.Array | None:
