@@ -10,6 +10,7 @@ from ottla.metadata.znodes import BrokerIdZnode, LeaderAndIsr, TopicPartitionSta
 from ottla.simulation.data_clients import MIN_ISR, Mover, Producer, Reader, create_topics
 from ottla.simulation.group_member import Member
 from ottla.simulation.ledger import Ledger
+from ottla.simulation.pipelined_producer import PipelinedProducer
 from ottla.simulation.workload import Topic
 from ottla.types import TopicPartition
 from ottla.wire import records
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.storage.log import Log
 
 _READ_BYTES = 1024 * 1024
+_WRITERS = ("producer", "pipeline", "mover")
 
 
 class Data:
@@ -59,7 +61,12 @@ class Data:
         if not self.topics:
             return []
         plan = self.plan
-        kinds = {"producer": plan.producers, "reader": plan.readers, "mover": plan.movers}
+        kinds = {
+            "producer": plan.producers,
+            "pipeline": plan.pipelines,
+            "reader": plan.readers,
+            "mover": plan.movers,
+        }
         names = [f"{kind}-{number}" for kind, count in kinds.items() for number in range(count)]
         return names + [f"{group}-{n}" for group in self.groups for n in range(self.plan.members)]
 
@@ -85,6 +92,8 @@ class Data:
         work: Coroutine[Any, Any, None]
         if kind == "producer":
             work = Producer(self, name, runtime, self._seed).run()
+        elif kind == "pipeline":
+            work = PipelinedProducer(self, name, runtime, self._seed).run()
         elif kind == "reader":
             reader = self._readers[name] = Reader(self, name, runtime)
             work = reader.run()
@@ -92,7 +101,7 @@ class Data:
             work = Mover(self, name, runtime, self._seed).run()
         else:
             work = Member(self, name, kind, runtime, self._seed).run()
-        tasks = self._writers if kind in ("producer", "mover") else self._others
+        tasks = self._writers if kind in _WRITERS else self._others
         tasks.append(self.cluster.run_on(process, work))
 
     def end(self) -> None:

@@ -26,7 +26,7 @@ _PAUSE_S = 0.5
 MIN_ISR = 2
 _ELECT_SHARE = 0.3
 # What a producer may be told while brokers fail; anything else says that a broker lost its way.
-_EXPECTED = frozenset(
+EXPECTED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -119,7 +119,7 @@ class Producer:
                 await self._produce(producer, topic, f"{self._name}.{self._lives}".encode())
             except KafkaError as error:
                 self._data.note(self._name, error.code.name)
-                if error.code not in _EXPECTED:
+                if error.code not in EXPECTED:
                     self._data.violated(f"{self._name} was told {error.code.name}: {error}")
                 await asyncio.sleep(_PAUSE_S)
         await self._cluster.close()

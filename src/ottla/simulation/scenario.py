@@ -49,6 +49,8 @@ class DataPlan:
     partitions: int = 2
     replicas: int = 3
     producers: int = 0
+    # Producers with several batches under way.
+    pipelines: int = 0
     readers: int = 1
     groups: int = 0
     # Members per group, and how often, of its rounds, one stalls longer than its session may last.
