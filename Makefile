@@ -46,7 +46,7 @@ test: setup peers
 unit: setup
 	$(BIN)/pytest tests/unit
 
-# Fetches the peers' jars once; says so and goes on where Maven is missing.
+# Fetches the peers' jars and suites once; says so and goes on where a tool for it is missing.
 peers: setup
 	$(BIN)/python tools/peers/fetch.py
 

@@ -25,7 +25,7 @@ def run(output: Path, *arguments: str) -> tuple[dict[str, str], str]:
     """What came out of each test, and what pytest printed."""
     need_suite("kafka-python-suite", "pip")
     finished = subprocess.run(
-        [sys.executable, str(SUITE / "run.py"), str(output), *arguments],
+        [sys.executable, str(SUITE / "run_kafka_python.py"), str(output), *arguments],
         capture_output=True,
         text=True,
         timeout=TIME_LIMIT_S,
