@@ -1,4 +1,4 @@
-"""The source without Spark: plans and tasks against a cluster in this process."""
+"""The source without Spark: plans and tasks, on Ottla and on Apache Kafka 4.1."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def cluster():
         yield running
 
 
-@pytest.fixture(scope="module")
-def topics(cluster):
-    return Topics(cluster.bootstrap_servers)
+@pytest.fixture(scope="module", params=["ottla", "kafka-4.1"])
+def topics(request):
+    running = request.getfixturevalue("cluster" if request.param == "ottla" else "kraft")
+    return Topics(running.bootstrap_servers)
 
 
 @pytest.fixture
@@ -173,7 +174,7 @@ def test_what_comes_later_is_not_available_now(topics, streams):
 
 
 def test_an_idle_stream_is_quiet(topics, streams):
-    name = topics.create(partitions=6, replicas=2)
+    name = topics.create(partitions=6)
     stream = streams(subscribe=name)
     end = stream.initial()
     end = stream.latest(end, None, None)
@@ -231,7 +232,8 @@ def test_a_deleted_topic(topics, streams):
     assert set(lenient.latest(end, None, None)) == {other}
 
 
-def test_leaders_that_move_in_the_middle_of_a_task(topics, cluster):
+def test_leaders_that_move_in_the_middle_of_a_task(cluster):
+    topics = Topics(cluster.bootstrap_servers)
     name = topics.create(partitions=3, replicas=3)
     values = [b"%06d" % number for number in range(3_000)]
     topics.fill(name, values, **{"batch.size": 2_000})
