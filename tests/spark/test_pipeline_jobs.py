@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import datetime
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -17,7 +18,8 @@ from ottla.testing.cluster import Cluster
 
 pytestmark = pytest.mark.spark
 
-FIRST_MS = 1_700_000_000_000
+# Yesterday: old enough to be told from now, young enough to be kept.
+FIRST_MS = (int(time.time()) - 86_400) * 1000
 
 
 def create(servers, name, partitions):
@@ -75,9 +77,8 @@ def test_an_archive_is_restored_record_for_record(spark, ottla_processes, writte
           - archive: {{from: jobs.written, path: archive, max_records_per_batch: 250}}
     """
     run(spark, archive, tmp_path)
-    assert sorted(path.name for path in (tmp_path / "archive").glob("date=*")) == [
-        "date=2023-11-14"
-    ]
+    days = {f"date={datetime.fromtimestamp(FIRST_MS / 1000 + n):%Y-%m-%d}" for n in range(600)}
+    assert {path.name for path in (tmp_path / "archive").glob("date=*")} == days
     restore = f"""
         bootstrap_servers: {servers}
         jobs:
@@ -232,7 +233,7 @@ def test_an_audit_tells_what_happened_to_topics(spark, tmp_path):
         assert "created" in report.jobs[0].notes[1]
 
 
-def test_a_failover_is_told_from_offline_to_online(spark):
+def test_failovers_and_expansions_are_told_apart(spark):
     def event(offset, ts_ms, epoch, name, partition=None, before=None, after=None):
         values = {"ts_ms": ts_ms, "controller_epoch": epoch, "event": name, "kind": "event"}
         if partition is not None:
@@ -241,6 +242,7 @@ def test_a_failover_is_told_from_offline_to_online(spark):
         return offset, json.dumps(values).encode()
 
     online, offline = "OnlinePartition", "OfflinePartition"
+    none, new = "NonExistentPartition", "NewPartition"
     rows = [
         event(0, 1000, 1, "BrokerChange"),
         event(1, 1010, 1, "BrokerChange", 0, online, offline),
@@ -250,10 +252,15 @@ def test_a_failover_is_told_from_offline_to_online(spark):
         event(4, 5000, 2, "Failover"),
         event(5, 5030, 2, "Failover", 0, offline, online),
         event(6, 5035, 2, "Failover", 1, offline, online),
+        *(event(7 + p, 7000 + p, 2, "PartitionModifications", p, none, new) for p in (2, 3)),
+        *(event(9 + p, 7018 + p, 2, "PartitionModifications", p, new, online) for p in (2, 3)),
+        event(20, 9000, 2, "PartitionModifications", 4, none, new),
     ]
     frame = spark.createDataFrame(rows, "offset long, value binary")
     told = [row.asDict() for row in incidents(parse_events(frame)).collect()]
     assert [(r["what"], r["began_ms"], r["duration_ms"], r["partitions"]) for r in told] == [
         ("failover", 1010, 30, 1),
         ("failover", 5000, 35, 2),
+        ("expanded", 7002, 19, 2),
+        ("expanded", 9000, None, 1),
     ]

@@ -164,7 +164,7 @@ def test_a_job_that_fails_for_good_ends_the_pipeline_in_one_line(spark, ottla_pr
     assert not report.is_sound
     failed = report.job("ingest-fails.users")
     assert (failed.state, failed.restarts) == ("failed", 1)
-    assert "malformed" in failed.error.lower()
+    assert "a.json" in failed.error
     assert "\n" not in failed.error
     assert report.job("archive-fails.users").state == "stopped"
 

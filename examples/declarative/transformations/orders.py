@@ -11,7 +11,8 @@ dp.create_sink("orders_topic", "ottla", {**BROKERS, "topic": "orders"})
 
 @dp.table
 def clicks() -> DataFrame:
-    records = spark.readStream.format("ottla").options(**BROKERS, subscribe="clicks").load()
+    source = {**BROKERS, "subscribe": "clicks", "startingOffsets": "earliest"}
+    records = spark.readStream.format("ottla").options(**source).load()
     return records.selectExpr(
         "from_json(cast(value as string), 'user string, paid int') as click", "timestamp as at"
     ).selectExpr("click.*", "at")

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PACKAGES = ("ottla", "pyspark_ottla")
+_NAME = "ottla.zip"
+_PATH_SETTING = "spark.executorEnv.PYTHONPATH"
 # Every build gives the same bytes, so that Spark takes a second copy for the first.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -41,7 +39,16 @@ def write_package(path: Path) -> Path:
     return path
 
 
-def ship(spark: SparkSession, folder: Path) -> None:
-    """Sends the package to the executors; those of a local master are this process."""
-    if not (spark.sparkContext.master or "local").startswith("local"):
-        spark.sparkContext.addPyFile(str(write_package(folder / "ottla.zip")))
+def shipping_settings(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Settings of a session with which executors get the package.
+
+    Files are put where an executor runs, and its Python workers run there too, so that the bare
+    name on their path is enough. `addPyFile` would not do: workers of a data source do not get it.
+    """
+    package = write_package(folder / _NAME)
+    files = [conf.get("spark.files", ""), str(package)]
+    paths = [_NAME, conf.get(_PATH_SETTING, "")]
+    return {
+        "spark.files": ",".join(filter(None, files)),
+        _PATH_SETTING: ":".join(filter(None, paths)),
+    }

@@ -9,7 +9,10 @@ from typing import Any
 MAX_REASON_CHARS = 400
 _MAX_CAUSES = 10
 # The last line of a Python traceback, as Spark quotes it in the middle of its own words.
-_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Violated|Recreated|Lost)): (.+)$")
+_PYTHON_ERROR = re.compile(
+    r"(?:ottla[\w.]*\.\w+|(?:[a-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception)): (?P<words>.+)"
+)
+_NOT_PYTHON = ("org.", "java.", "com.", "scala.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +71,9 @@ def reason_of(error: BaseException | str) -> str:
     """A failure of Spark in one line: what our Python code said, or Spark's first words."""
     lines = _lines(error)
     for line in reversed(lines):
-        found = _PYTHON_ERROR.match(line)
-        if found and "Py4J" not in line and not line.startswith("org.apache"):
-            return found[2][:MAX_REASON_CHARS]
+        found = _PYTHON_ERROR.fullmatch(line)
+        if found and "Py4J" not in line and not line.startswith(_NOT_PYTHON):
+            return found["words"][:MAX_REASON_CHARS]
     first, root = lines[0], _lines(_root(error))[0]
     words = first if root in first else f"{first} ({root})"
     return words[:MAX_REASON_CHARS]

@@ -66,7 +66,9 @@ def test_lag_is_what_the_source_holds_beyond_the_batch():
 def test_a_failure_in_one_line():
     spark = "[STREAM_FAILED] Query failed\nTraceback:\n  File x\nottla.spark.OptionError: no such\n"
     assert reason_of(spark + "\tat org.apache.spark.Thing") == "no such"
-    assert reason_of("[A] first\nsecond") == "[A] first"
+    lost = "Traceback:\nottla.spark.errors.DataLoss: offset 60 has aged out\n\tat org.apache.X"
+    assert reason_of("[PYTHON_EXCEPTION] thrown: " + lost) == "offset 60 has aged out"
+    assert reason_of("[A] first\nsecond\njava.lang.OutOfMemoryError: x") == "[A] first"
     assert reason_of(ValueError()) == "ValueError"
 
 

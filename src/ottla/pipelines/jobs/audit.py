@@ -23,6 +23,7 @@ EVENT = (
     "partition int, broker int, `from` string, `to` string, cause string"
 )
 NEW, ONLINE, OFFLINE = "NewPartition", "OnlinePartition", "OfflinePartition"
+_APART_MS = 1000
 _COLUMNS = ("when", "what", "topic", "partitions", "ms", "epoch")
 
 
@@ -60,18 +61,31 @@ def incidents(events: DataFrame) -> DataFrame:
 
 
 def _made(events: DataFrame, event: str, what: str) -> DataFrame:
-    """From the first partition that is new to the last that has a leader."""
+    """From the first partition that is new to the last that has a leader. Partitions of a topic
+    that came within a second came together."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     rows = events.where((f.col("kind") == "partition") & (f.col("event") == event))
-    began = f.min(f.when(f.col("to") == NEW, f.col("ts_ms")))
-    ended = f.max(f.when(f.col("to") == ONLINE, f.col("ts_ms")))
-    grouped = rows.groupBy("topic", "topic_id", "controller_epoch").agg(
-        began.alias("began_ms"),
-        ended.alias("ended_ms"),
-        f.count_distinct("partition").cast("int").alias("partitions"),
+    partitions = rows.groupBy("topic", "topic_id", "partition").agg(
+        f.min(f.when(f.col("to") == NEW, f.col("ts_ms"))).alias("new_ms"),
+        f.min(f.when(f.col("to") == ONLINE, f.col("ts_ms"))).alias("online_ms"),
+        f.max("controller_epoch").alias("controller_epoch"),
     )
-    return _told(grouped.where("began_ms is not null"), what)
+    by_topic = Window.partitionBy("topic_id").orderBy("new_ms")
+    is_apart = f.col("new_ms") - f.lag("new_ms").over(by_topic) > _APART_MS
+    partitions = partitions.where("new_ms is not null").withColumn(
+        "occasion", f.sum(f.coalesce(is_apart, f.lit(False)).cast("int")).over(by_topic)
+    )
+    # Not over while one of them has no leader.
+    is_over = f.count("online_ms") == f.count("*")
+    grouped = partitions.groupBy("topic", "topic_id", "occasion").agg(
+        f.min("new_ms").alias("began_ms"),
+        f.when(is_over, f.max("online_ms")).alias("ended_ms"),
+        f.count("*").cast("int").alias("partitions"),
+        f.max("controller_epoch").alias("controller_epoch"),
+    )
+    return _told(grouped, what)
 
 
 def _deleted(events: DataFrame) -> DataFrame:
