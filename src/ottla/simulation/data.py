@@ -131,8 +131,8 @@ class Data:
     def _take_in(self, broker_id: int, starts: int, tp: TopicPartition, log: Log) -> None:
         key = (broker_id, starts, tp)
         position = min(self._looked_at.get(key, 0), log.end_offset)
-        for data in _committed(log, position):
-            self.ledger.in_log(f"broker-{broker_id}", tp, data)
+        for start, data in _committed(log, position):
+            self.ledger.in_log(f"broker-{broker_id}", tp, start, data)
         self._looked_at[key] = max(position, log.high_watermark)
 
     # the promise: records outlive one broker's power cut
@@ -210,7 +210,7 @@ class Data:
                 if any(bound != (end, end) for bound in bounds.values()):
                     yield f"{tp} ends at {end}, but (high watermark, end) are {bounds}"
                 # Replicas have been compared already: one of them is enough.
-                logs[tp] = [data for log in [*hosted.values()][:1] for data in _committed(log, 0)]
+                logs[tp] = [data for log in [*hosted.values()][:1] for _, data in _committed(log, 0)]
         yield from self.ledger.problems(logs)
         for tp in self.partitions:
             end = self.ledger.ends.get(tp, 0)
@@ -232,12 +232,12 @@ def _log(node: Node, tp: TopicPartition) -> Log | None:
     return None if partition is None else partition.log
 
 
-def _committed(log: Log, position: int) -> Iterator[memoryview]:
-    """The batches from `position` on, below the high watermark."""
+def _committed(log: Log, position: int) -> Iterator[tuple[int, memoryview]]:
+    """The batches from `position` on, below the high watermark, and where they should begin."""
     end = log.high_watermark
     while position < end:
         data = log.read(position, _READ_BYTES, end, min_one_batch=True)
-        yield data
+        yield position, data
         position = [header.next_offset for header, _ in records.iter_batches(data)][-1]
 
 

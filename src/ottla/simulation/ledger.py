@@ -49,9 +49,12 @@ class Ledger:
 
     # logs
 
-    def in_log(self, who: str, tp: TopicPartition, data: memoryview) -> None:
-        """Batches that a replica holds below its high watermark."""
+    def in_log(self, who: str, tp: TopicPartition, position: int, data: memoryview) -> None:
+        """Batches that a replica holds from `position` on, below its high watermark."""
         for header, batch in records.iter_batches(data):
+            if header.base_offset > position:
+                self._violated(f"{who} has nothing at {tp} offset {position}")
+            position = header.next_offset
             place, checksum = Place(tp, header.base_offset), zlib.crc32(batch)
             known = self._batches.get(place)
             if known is None:

@@ -121,6 +121,7 @@ class DataDir:
                 recovery_point=0 if future else recovery_points.get(tp, 0),
                 start_offset=0 if future else starts.get(tp, 0),
                 high_watermark=0 if future else watermarks.get(tp, 0),
+                was_compacted=tp in cleaned,
             )
             log.cleaned_offset = min(cleaned.get(tp, NEVER_CLEANED), log.end_offset)
             (found.futures if future else found.logs).append(log)

@@ -2,7 +2,9 @@
 
 Runs off the event loop, before anybody uses the log. After a clean stop nothing is scanned; else
 every segment from the one that holds the recovery point on is read, its indexes, leader epochs and
-producer state are rebuilt, and the log ends at the first bad byte.
+producer state are rebuilt, and the log ends at the first bad byte. A power cut can also take the
+end of a segment, or all of it, and leave the next one: the log then ends where records are missing.
+Compacted logs have such gaps anyway, so there they cannot be told.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ def load_log(
     recovery_point: int,
     start_offset: int,
     high_watermark: int,
+    was_compacted: bool = False,
 ) -> Log:
     """The log in `folder`, ready for use; raises OSError where the disk fails."""
     disk = runtime.disk
@@ -52,7 +55,8 @@ def load_log(
         log.add_segment(_open_segment(runtime, open_files, folder, base_offset, settings))
     log.recovery_point = recovery_point
     log.start_offset = start_offset
-    producers = None if clean else recover(runtime, log)
+    may_have_gaps = was_compacted or "compact" in settings.cleanup_policy
+    producers = None if clean else recover(runtime, log, may_have_gaps=may_have_gaps)
     _settle_bounds(log, start_offset)
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.set_high_watermark(high_watermark)
@@ -86,9 +90,9 @@ def _settle_bounds(log: Log, start_offset: int) -> None:
     log.epochs.truncate_from_start(log.start_offset)
 
 
-def recover(runtime: Runtime, log: Log) -> ProducerState | None:
-    """Scans from the recovery point's segment on; cuts at the first bad byte. Returns what the
-    producers' state is at the end of that."""
+def recover(runtime: Runtime, log: Log, *, may_have_gaps: bool) -> ProducerState | None:
+    """Scans from the recovery point's segment on; cuts at the first bad byte, and where records are
+    missing between two segments. Returns what the producers' state is at the end of that."""
     parts = log.segments
     if not parts:
         return None
@@ -101,13 +105,15 @@ def recover(runtime: Runtime, log: Log) -> ProducerState | None:
     )
     for number in range(first, len(parts)):
         following = parts[number + 1].base_offset if number + 1 < len(parts) else None
-        cut = _recover_segment(runtime, parts[number], log.epochs, producers, following)
-        if cut:
+        cut, end = _recover_segment(runtime, parts[number], log.epochs, producers, following)
+        is_short = following is not None and end < following and not may_have_gaps
+        if cut or is_short:
             _logger.warning(
-                "%s: segment %d was cut by %d bytes in recovery",
+                "%s: segment %d was cut by %d bytes in recovery, the log ends at offset %d",
                 log.tp,
                 parts[number].base_offset,
                 cut,
+                end,
             )
             for path in log.drop_segments(number + 1, len(parts)):
                 runtime.disk.remove(path)
@@ -122,8 +128,9 @@ def _recover_segment(
     epochs: LeaderEpochs,
     producers: ProducerState,
     following: int | None,
-) -> int:
-    """Rebuilds one segment; returns how many bytes at its end were bad and are gone."""
+) -> tuple[int, int]:
+    """Rebuilds one segment; returns how many bytes at its end were bad and are gone, and the
+    offset after its last record."""
     base, expected = segment.base_offset, segment.base_offset
     indexes = IndexBuilder(base, segment.index_interval_bytes)
     valid = 0
@@ -157,7 +164,7 @@ def _recover_segment(
     segment.write_indexes()
     segment.set_aborted(aborted)
     producers.map_end_offset = max(producers.map_end_offset, expected)
-    return size - valid
+    return size - valid, expected
 
 
 def _check_transaction_indexes(runtime: Runtime, log: Log) -> None:

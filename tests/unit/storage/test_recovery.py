@@ -62,6 +62,36 @@ def test_garbage_in_the_middle_ends_the_log_there(tmp_path: Path) -> None:
     assert sum(name.endswith(".log") for name in names) == 2
 
 
+@pytest.mark.parametrize("left", ["nothing", "half", "no file"])
+def test_a_segment_that_lost_its_end_ends_the_log(tmp_path: Path, left: str) -> None:
+    """A power cut may take what was written to one file and leave what was written to the next."""
+    log = filled(tmp_path)
+    victim = log.segments[1]
+    if left == "no file":
+        victim.path(".log").unlink()
+        end = victim.base_offset
+    else:
+        end = victim.base_offset + (4 if left == "half" else 0)
+        found = victim.locate(end)
+        assert found is not None
+        with victim.path(".log").open("r+b") as file:
+            file.truncate(found[0])
+    again = reopen(log)
+    assert all_offsets(again) == list(range(end))
+    assert again.end_offset == end
+    again.append_as_leader(batch(2), 5)
+    assert all_offsets(again) == list(range(end + 2))
+
+
+def test_a_compacted_log_may_have_gaps_between_segments(tmp_path: Path) -> None:
+    log = filled(tmp_path, cleanup_policy=frozenset({"compact"}))
+    victim = log.segments[1]
+    lost = range(victim.base_offset, log.segments[2].base_offset)
+    with victim.path(".log").open("r+b") as file:
+        file.truncate(0)
+    assert all_offsets(reopen(log)) == [n for n in range(60) if n not in lost]
+
+
 def test_segments_before_the_recovery_point_are_not_read(tmp_path: Path) -> None:
     log = filled(tmp_path)
     with log.segments[0].path(".log").open("r+b") as file:
