@@ -164,7 +164,7 @@ def test_a_minute_of_kills_loses_nothing_that_was_acknowledged(tmp_path: Path) -
     run = durability_run(60, int(os.environ.get("OTTLA_SEED", "20")), tmp_path / "cluster")
     assert run.kills.total() >= 3, "somebody died"
     assert run.failures == {}, "every record found its way in the end"
-    assert run.result.acknowledged == run.result.read > 10_000
+    assert run.result.acknowledged == run.result.read > 1_000
 
 
 @pytest.mark.campaign
