@@ -299,8 +299,9 @@ class ZooKeeperClient:
                 self._tell(SessionState.SUSPENDED)
 
     def answers_taken(self) -> None:
-        if self._backlog and self._connection is not None:
-            self._backlog.send(self._connection)
+        connection = self._connection
+        if connection is not None and self._backlog and connection.wants_more:
+            self._backlog.send(connection)
 
     # --- requests ---
 

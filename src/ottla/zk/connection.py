@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 MAX_ANSWER_BYTES = 64 << 20
 # Requests in flight on one connection. ZooKeeper's globalOutstandingLimit.
 MAX_IN_FLIGHT = 1000
+# What waits is sent once so few are left in flight: hundreds of requests in one write, where
+# one for each answer would be a write and a wake-up of the server each.
+REFILL_AT = MAX_IN_FLIGHT // 2
 _MAX_XID = 0x7FFF_FFFF
 
 Decoder = Callable[[bytes, int, int], Any]
@@ -128,6 +131,10 @@ class Connection(asyncio.Protocol):
     @property
     def has_room(self) -> bool:
         return len(self.pending) < MAX_IN_FLIGHT
+
+    @property
+    def wants_more(self) -> bool:
+        return len(self.pending) <= REFILL_AT
 
     def greet(self, body: bytes) -> None:
         self._write(jute.frame(body))

@@ -213,6 +213,7 @@ async def test_refused_credentials_are_told(server):
 
 async def test_the_requests_in_flight_are_bounded(server, monkeypatch):
     monkeypatch.setattr("ottla.zk.connection.MAX_IN_FLIGHT", 7)
+    monkeypatch.setattr("ottla.zk.connection.REFILL_AT", 3)
     client = await connect(server)
     most = 0
 
@@ -231,6 +232,7 @@ async def test_the_requests_in_flight_are_bounded(server, monkeypatch):
 
 async def test_a_waiting_caller_may_give_up(server, monkeypatch):
     monkeypatch.setattr("ottla.zk.connection.MAX_IN_FLIGHT", 1)
+    monkeypatch.setattr("ottla.zk.connection.REFILL_AT", 0)
     client = await connect(server)
     asked = [asyncio.ensure_future(client.exists("/")) for _ in range(5)]
     await asyncio.sleep(0)
