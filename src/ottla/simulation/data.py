@@ -160,14 +160,12 @@ class Data:
         victim, before = _broker_id(name), self._registration(_broker_id(name))
 
         def noticed() -> bool:
-            if self.cluster.engine is None:
-                return False
             now = self._registration(victim)
+            if self.cluster.engine is None or now == before:
+                return False
             for tp in self._hosted():
                 found = self._state(tp)
-                if found is None or victim not in found[0].isr:
-                    continue
-                if now is None or now == before or found[1] < now:
+                if found is not None and victim in found[0].isr and (now is None or found[1] < now):
                     return False
             return True
 
@@ -210,7 +208,9 @@ class Data:
                 if any(bound != (end, end) for bound in bounds.values()):
                     yield f"{tp} ends at {end}, but (high watermark, end) are {bounds}"
                 # Replicas have been compared already: one of them is enough.
-                logs[tp] = [data for log in [*hosted.values()][:1] for _, data in _committed(log, 0)]
+                logs[tp] = [
+                    data for log in [*hosted.values()][:1] for _, data in _committed(log, 0)
+                ]
         yield from self.ledger.problems(logs)
         for tp in self.partitions:
             end = self.ledger.ends.get(tp, 0)

@@ -96,16 +96,19 @@ class Ledger:
         self._committed[key] = max(self._committed.get(key, 0), offset)
 
     def committed_offset(self, group: str, tp: TopicPartition) -> int:
-        """The highest one that was acknowledged."""
+        """The highest one that was acknowledged or read."""
         return self._committed.get(GroupPlace(group, tp), 0)
 
     def resumed(self, who: str, group: str, tp: TopicPartition, offset: int, least: int) -> None:
         """A member starts at a committed offset; `least` was acknowledged before it asked."""
         if offset < least:
             self._violated(f"{who} starts {tp} at {offset}, but {least} was committed")
-        given = self._given.get(GroupPlace(group, tp), 0)
+        key = GroupPlace(group, tp)
+        given = self._given.get(key, 0)
         if offset > given:
             self._violated(f"{who} starts {tp} at {offset}, but only {given} records were given")
+        # The answer to a commit may be lost; one that is read is there.
+        self._committed[key] = max(self._committed.get(key, 0), offset)
 
     # the end
 
