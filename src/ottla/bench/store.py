@@ -219,9 +219,9 @@ def _clients_on_one_core() -> Iterator[None]:
 
 
 def _set_affinity(cores: set[int]) -> None:
-    for thread in os.listdir("/proc/self/task"):
+    for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
-            os.sched_setaffinity(int(thread), cores)
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 class _Countdown:
