@@ -1,0 +1,86 @@
+"""The session's settings and the lag in a progress report; nothing here starts Spark."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from ottla.spark import progress
+from ottla.spark import session as start_session
+from ottla.spark.session import SparkMissing, missing_reason
+
+# In its package the function of that name hides the module.
+MODULE = sys.modules["ottla.spark.session"]
+
+
+class Builder:
+    """Stands for SparkSession.builder and keeps what it is told."""
+
+    def __init__(self):
+        self.settings = {}
+
+    def appName(self, name):
+        self.settings["name"] = name
+        return self
+
+    def config(self, key, value):
+        self.settings[key] = value
+        return self
+
+    def getOrCreate(self):
+        return self.settings
+
+
+@pytest.fixture
+def no_jvm(monkeypatch):
+    module = SimpleNamespace(SparkSession=SimpleNamespace(builder=Builder()))
+    monkeypatch.setitem(sys.modules, "pyspark.sql", module)
+    monkeypatch.setattr(MODULE, "missing_reason", lambda: None)
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("JAVA_HOME", "/any")
+
+
+def test_local_mode_stays_on_this_machine(no_jvm):
+    import os
+
+    settings = start_session("app", conf={"spark.ui.enabled": "true"})
+    assert settings["name"] == "app"
+    assert settings["spark.master"] == "local[*]"
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings["spark.ui.enabled"] == "true", "what the caller says wins"
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert "spark.jars" not in settings, "no jars are needed, so none are looked for"
+
+
+def test_another_master_finds_the_driver_by_itself(no_jvm):
+    settings = start_session(conf={"spark.master": "spark://host:7077"})
+    assert settings["spark.master"] == "spark://host:7077"
+    assert "spark.driver.host" not in settings
+
+
+def test_the_connector_only_when_asked_for(no_jvm, monkeypatch):
+    monkeypatch.setattr(MODULE, "connector_settings", lambda: {"spark.jars": "a.jar"})
+    assert start_session(kafka_connector=True)["spark.jars"] == "a.jar"
+
+
+def test_what_is_missing_is_said(monkeypatch):
+    monkeypatch.setattr(MODULE, "java", lambda: None)
+    assert "Java 17" in missing_reason()
+    with pytest.raises(SparkMissing, match="Java 17"):
+        start_session()
+
+
+def offsets(**partitions):
+    return {"t": {"id": "x", "partitions": partitions}}
+
+
+def test_lag_is_what_was_there_and_not_read():
+    ours = {
+        "endOffset": offsets(**{"0": 5, "1": 7}),
+        "latestOffset": json.dumps(offsets(**{"0": 9, "1": 7, "2": 3})),
+    }
+    kafka = {"endOffset": {"t": {"0": 5}}, "latestOffset": {"t": {"0": 9}}}
+    assert progress.lag({"sources": [ours, kafka, {"endOffset": None}]}) == 4 + 3
