@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker import dispatch
 from ottla.broker.context import CloseConnection
+from ottla.broker.dispatch_produce import PRODUCE, DirectProduce
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 # Bytes taken from the socket beyond the request under way before reading pauses.
 READ_AHEAD_BYTES = 256 * 1024
+# Answers to requests that came together leave together, up to this size.
+WRITE_TOGETHER_BYTES = 64 * 1024
 
 
 class ClientConnection(asyncio.Protocol):
@@ -43,6 +46,11 @@ class ClientConnection(asyncio.Protocol):
             server.max_request_bytes if self._authentication is None else server.max_token_bytes
         )
         self._queue: deque[memoryview] = deque()
+        self._direct_produce = DirectProduce()
+        # While the queue is served: answers that are not written yet.
+        self._serving = False
+        self._outgoing: list[bytes | memoryview] = []
+        self._outgoing_bytes = 0
         self._unserved_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._closing = False
@@ -103,6 +111,7 @@ class ClientConnection(asyncio.Protocol):
         # A handler under way is not cancelled: what it does (an append, a join) stands.
         self._transport = None
         self._queue.clear()
+        self._outgoing.clear()
         self.server.forget(self)
 
     # serving
@@ -116,6 +125,7 @@ class ClientConnection(asyncio.Protocol):
         self._queue.clear()
         if self._transport is None or self._closing:
             return
+        self._flush()
         self._closing = True
         if reason is not None:
             self._log_closing(reason)
@@ -138,6 +148,7 @@ class ClientConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Closes at once, also where the peer does not read."""
         self._queue.clear()
+        self._outgoing.clear()
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
@@ -148,10 +159,16 @@ class ClientConnection(asyncio.Protocol):
             self._task.cancel()
 
     def _serve_queue(self) -> None:
-        if not self.server.processing:
+        if not self.server.processing or self._serving:
             return
-        while self._queue and not self._is_held:
-            self._serve(self._queue.popleft())
+        queue = self._queue
+        self._serving = True
+        try:
+            while queue and not self._is_held:
+                self._serve(queue.popleft())
+        finally:
+            self._serving = False
+            self._flush()
         if not self._is_held:
             self._unserved_bytes = 0
             self._resume_reading()
@@ -161,6 +178,18 @@ class ClientConnection(asyncio.Protocol):
             self._authenticate(self._authentication, frame)
             return
         services = self.server.services
+        quotas = services.client_quotas
+        if (
+            frame[:2] == PRODUCE
+            and services.authorizer is None
+            and services.request_metrics is None
+            and (quotas is None or not quotas.is_active)
+        ):
+            answer = self._direct_produce.answer(services.replica_manager, frame)
+            if answer is not None:
+                if answer:
+                    self._write([answer])
+                return
         try:
             call = dispatch.begin(
                 services, frame, self.server.listener, self.client_host, self.principal
@@ -172,7 +201,6 @@ class ClientConnection(asyncio.Protocol):
             # Not the loop's time: that stands still while a request is served.
             call.begun_ms = services.runtime.clock.monotonic_ms()
         running = call.running
-        quotas = services.client_quotas
         if quotas is not None and quotas.is_active:
             call.size_bytes = len(frame)
             running = dispatch.timed(call, running, services.runtime.clock.monotonic_ms)
@@ -263,8 +291,20 @@ class ClientConnection(asyncio.Protocol):
             self._serve_queue()
 
     def _write(self, chunks: list[bytes | memoryview]) -> None:
-        if chunks and self._transport is not None and not self._closing:
-            self._transport.writelines(chunks)
+        if self._transport is None or self._closing:
+            return
+        self._outgoing += chunks
+        for chunk in chunks:
+            self._outgoing_bytes += len(chunk)
+        if not self._serving or self._outgoing_bytes > WRITE_TOGETHER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        outgoing = self._outgoing
+        if outgoing and self._transport is not None:
+            self._outgoing = []
+            self._outgoing_bytes = 0
+            self._transport.writelines(outgoing)
 
     def _pause_reading(self) -> None:
         if not self._reading_paused and self._transport is not None and not self._closing:

@@ -57,6 +57,9 @@ class Batch(NamedTuple):
 def split(data: memoryview) -> list[Batch]:
     """Whole batches; bytes after the last whole one are cut off silently, as Kafka does."""
     try:
+        if len(data) == records.size_at(data):
+            # The usual case: one batch and nothing else.
+            return [Batch(data, records.read_header(data))]
         return [Batch(view, header) for header, view in records.iter_batches(data)]
     except records.OldMagic as error:
         raise KafkaError(

@@ -34,13 +34,13 @@ def prepare_leader_append(
     batches = append_checks.split(data)
     if not batches:
         raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must have a record batch")
+    size = 0
     for batch in batches:
         append_checks.check(log.tp, batch, settings, origin, now_ms)
-    wanted = [append_checks.with_topic_codec(log.tp, batch, settings) for batch in batches]
-    size = sum(len(batch.view) for batch in wanted)
-    if any(new is not old for new, old in zip(wanted, batches, strict=True)):
-        data = memoryview(bytearray().join(batch.view for batch in wanted))
-        batches = append_checks.split(data)
+        size += len(batch.view)
+    if settings.compression_type != "producer":
+        data, batches = _in_topic_codec(log, data, batches)
+        size = sum(len(batch.view) for batch in batches)
     if size > settings.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -56,10 +56,22 @@ def prepare_leader_append(
     for view, header in batches:
         if append_time_ms >= 0:
             records.patch_append_time(view, append_time_ms)
+            header = records.read_header(view)
         records.patch(view, offset, leader_epoch)
-        ready.append(Batch(view, records.read_header(view, 0)))
+        patched = BatchHeader._make((offset, header[1], leader_epoch, *header[3:]))
+        ready.append(Batch(view, patched))
         offset += header.last_offset_delta + 1
     return LeaderAppend(data[:size], ready, append_time_ms, None)
+
+
+def _in_topic_codec(
+    log: Log, data: memoryview, batches: list[Batch]
+) -> tuple[memoryview, list[Batch]]:
+    wanted = [append_checks.with_topic_codec(log.tp, batch, log.settings) for batch in batches]
+    if all(new is old for new, old in zip(wanted, batches, strict=True)):
+        return data, batches
+    data = memoryview(bytearray().join(batch.view for batch in wanted))
+    return data, append_checks.split(data)
 
 
 def _check_producers(log: Log, batches: list[Batch], origin: Origin) -> ProducerBatch | None:

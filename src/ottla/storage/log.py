@@ -223,29 +223,30 @@ class Log:
             batch = plan.duplicate
             return AppendInfo(batch.base_offset, batch.last_offset, batch.timestamp, True)
         first_offset = self.end_offset
-        self._write(plan.data, plan.batches)
+        self._write(plan.data, plan.batches, now_ms)
         return AppendInfo(first_offset, self.end_offset - 1, plan.append_time_ms)
 
     def append_as_follower(self, data: memoryview) -> None:
         """Writes batches of the leader as they are; CRC and offsets are checked first."""
+        now_ms = self._runtime.clock.now_ms()
         for chunk, batches in split_replicated(self.tp, data, self.end_offset, self.settings):
-            self._write(chunk, batches)
+            self._write(chunk, batches, now_ms)
 
-    def _write(self, data: memoryview, batches: list[Batch]) -> None:
-        first = batches[0].header
+    def _write(self, data: memoryview, batches: list[Batch], now_ms: int) -> None:
         places: list[BatchPlace] = []
-        position = 0
+        position = last_offset = 0
+        newest_ms = -1
         for view, header in batches:
             last_offset = header.base_offset + header.last_offset_delta
             # A batch that compaction emptied on the leader has no record of that time.
             timestamp = header.max_timestamp if header.record_count else -1
+            if timestamp > newest_ms:
+                newest_ms = timestamp
             places.append(BatchPlace(position, last_offset, timestamp))
             position += len(view)
-        active = self.active
-        if retention.should_roll(
-            active, self.settings, position, places, self._runtime.clock.now_ms()
-        ):
-            active = self.roll(first.base_offset)
+        active = self._segments[-1]
+        if retention.should_roll(active, self.settings, position, last_offset, newest_ms, now_ms):
+            active = self.roll(batches[0].header.base_offset)
         active.append(data, places)
         for view, header in batches:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -253,8 +254,7 @@ class Log:
                 aborted = replay_batch(self.producers, header, view)
                 if aborted is not None:
                     self.unsynced.add(active.add_aborted(aborted))
-        self.end_offset = places[-1].last_offset + 1
-        self.producers.map_end_offset = self.end_offset
+        self.end_offset = self.producers.map_end_offset = last_offset + 1
         recent = self._recent
         recent[self.end_offset] = active.size
         if len(recent) > _RECENT_POSITIONS:

@@ -4,10 +4,9 @@ as well."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.storage.segment import MAX_RELATIVE_OFFSET, BatchPlace, Segment
+from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.settings import LogSettings
 
 if TYPE_CHECKING:
@@ -18,28 +17,27 @@ def should_roll(
     active: Segment,
     settings: LogSettings,
     incoming_bytes: int,
-    places: Sequence[BatchPlace],
+    last_offset: int,
+    newest_ms: int,
     now_ms: int,
 ) -> bool:
-    """Whether the incoming batches start a new segment."""
-    if places[-1].last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
+    """Whether the incoming batches, up to an offset and a largest timestamp, start a new segment.
+
+    Time counts by the records' own; by the wall clock where they carry none.
+    """
+    if last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
         return True
     if active.size == 0:
         return False
     if active.size + incoming_bytes > settings.segment_bytes:
         return True
-    waited_ms = _waited_ms(active, places, now_ms)
+    if newest_ms >= 0 and active.first_timestamp >= 0:
+        waited_ms = newest_ms - active.first_timestamp
+    else:
+        waited_ms = now_ms - active.created_ms
     if waited_ms > segment_ms(settings) - jitter_ms(active, settings):
         return True
     return active.indexes_full(settings.segment_index_bytes)
-
-
-def _waited_ms(active: Segment, places: Sequence[BatchPlace], now_ms: int) -> int:
-    """By the records' own time; by the wall clock where they carry none."""
-    newest = max(place.max_timestamp for place in places)
-    if newest >= 0 and active.first_timestamp >= 0:
-        return newest - active.first_timestamp
-    return now_ms - active.created_ms
 
 
 def segment_ms(settings: LogSettings) -> int:
@@ -52,6 +50,8 @@ def segment_ms(settings: LogSettings) -> int:
 
 def jitter_ms(active: Segment, settings: LogSettings) -> int:
     """Spreads the rolls of many partitions; the same for a segment every time it is asked."""
+    if settings.segment_jitter_ms <= 0:
+        return 0
     limit = min(settings.segment_jitter_ms, segment_ms(settings))
     if limit <= 0:
         return 0

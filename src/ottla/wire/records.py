@@ -39,6 +39,7 @@ __all__ = [
     "patch",
     "patch_append_time",
     "read_header",
+    "size_at",
     "verify_crc",
 ]
 
@@ -55,11 +56,16 @@ CONTROL = 0x20
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qiib")
+_LENGTH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_BASE_OFFSET = struct.Struct(">q")
 _CRC_OFFSET = 17
 _CRC_START = 21
 _ATTRIBUTES_OFFSET = 21
+# The byte that has all attributes in use.
+ATTRIBUTES_LOW_AT = 22
 _MAX_TIMESTAMP_OFFSET = 35
-_MAGIC_OFFSET = 16
+MAGIC_AT = 16
 # The smallest batch length of any format (LegacyRecord.RECORD_OVERHEAD_V0).
 _MIN_BATCH_LENGTH = 14
 _MAX_SEQUENCE = 0x7FFFFFFF
@@ -158,27 +164,41 @@ class Marker(NamedTuple):
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header of the batch at a position; the records need not be there."""
     left = len(buffer) - position
-    if left <= _MAGIC_OFFSET:
-        raise CorruptBatch(f"{left} bytes hold no record batch")
+    if left >= HEADER_BYTES:
+        fields = _HEADER.unpack_from(buffer, position)
+        size = fields[1] + LOG_OVERHEAD_BYTES
+        if fields[3] == MAGIC and size >= HEADER_BYTES:
+            return BatchHeader._make((*fields, size))
+    raise _not_a_header(buffer, position, left)
+
+
+def _not_a_header(buffer: Buffer, position: int, left: int) -> WireError:
+    if left <= MAGIC_AT:
+        return CorruptBatch(f"{left} bytes hold no record batch")
     _, length, _, magic = _PREFIX.unpack_from(buffer, position)
     if length < _MIN_BATCH_LENGTH:
-        raise CorruptBatch(f"a batch length of {length}")
+        return CorruptBatch(f"a batch length of {length}")
     if magic != MAGIC:
         if magic in (0, 1):
-            raise OldMagic(magic)
-        raise CorruptBatch(f"unknown message format {magic}")
-    size = length + LOG_OVERHEAD_BYTES
-    if size < HEADER_BYTES or left < HEADER_BYTES:
-        raise CorruptBatch(f"a batch of {min(size, left)} bytes, a header has {HEADER_BYTES}")
-    return BatchHeader._make((*_HEADER.unpack_from(buffer, position), size))
+            return OldMagic(magic)
+        return CorruptBatch(f"unknown message format {magic}")
+    size = min(length + LOG_OVERHEAD_BYTES, left)
+    return CorruptBatch(f"a batch of {size} bytes, a header has {HEADER_BYTES}")
+
+
+def size_at(buffer: Buffer, position: int = 0) -> int:
+    """The size of the batch at a position by its own word; -1 where there are too few bytes."""
+    if len(buffer) - position < LOG_OVERHEAD_BYTES:
+        return -1
+    return int(_LENGTH.unpack_from(buffer, position + 8)[0]) + LOG_OVERHEAD_BYTES
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Headers and views of all whole batches. As in Kafka, bytes after the last are left out."""
     view = memoryview(buffer)
     position = 0
-    while len(view) - position > _MAGIC_OFFSET:
-        (length,) = struct.unpack_from(">i", view, position + 8)
+    while len(view) - position > MAGIC_AT:
+        (length,) = _LENGTH.unpack_from(view, position + 8)
         end = position + LOG_OVERHEAD_BYTES + length
         if length >= _MIN_BATCH_LENGTH and end > len(view):
             return
@@ -189,8 +209,7 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 def crc_is_valid(batch: Buffer) -> bool:
     """Whether the checksum of one whole batch holds."""
     view = memoryview(batch)
-    (stored,) = struct.unpack_from(">I", view, _CRC_OFFSET)
-    return crc32c(view[_CRC_START:]) == int(stored)
+    return bool(crc32c(view[_CRC_START:]) == _CRC.unpack_from(view, _CRC_OFFSET)[0])
 
 
 def verify_crc(batch: Buffer) -> None:
@@ -203,8 +222,8 @@ def verify_crc(batch: Buffer) -> None:
 
 def patch(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
     """Sets what a leader assigns, in place; neither field is under the checksum."""
-    struct.pack_into(">q", batch, 0, base_offset)
-    struct.pack_into(">i", batch, LOG_OVERHEAD_BYTES, leader_epoch)
+    _BASE_OFFSET.pack_into(batch, 0, base_offset)
+    _LENGTH.pack_into(batch, LOG_OVERHEAD_BYTES, leader_epoch)
 
 
 def patch_append_time(batch: memoryview, timestamp_ms: int) -> None:

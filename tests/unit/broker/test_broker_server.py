@@ -33,6 +33,16 @@ def _config(**overrides: str) -> BrokerConfig:
     )
 
 
+def _services() -> Any:
+    """None but those that a connection itself looks at; the handlers here need no others."""
+    return SimpleNamespace(
+        authorizer=None,
+        request_metrics=None,
+        client_quotas=None,
+        replica_manager=SimpleNamespace(hosted=lambda _: None),
+    )
+
+
 async def _open(server: BrokerServer) -> Connection:
     return await Connection.open(system_runtime().network, HOST, server.port, client_id="test")
 
@@ -51,8 +61,7 @@ async def start() -> AsyncIterator[StartServer]:
         await server.open()
         servers.append(server)
         if ready:
-            services = SimpleNamespace(authorizer=None, request_metrics=None, client_quotas=None)
-            server.start_processing(services)  # type: ignore[arg-type]
+            server.start_processing(_services())
         return server
 
     yield start_server
@@ -274,8 +283,7 @@ async def test_connections_before_ready_wait(start: StartServer) -> None:
     answer = connection.send_nowait(m.ApiVersionsRequest(), 0)
     await asyncio.sleep(0.05)
     assert not answer.done()
-    services = SimpleNamespace(authorizer=None, request_metrics=None, client_quotas=None)
-    server.start_processing(services)  # type: ignore[arg-type]
+    server.start_processing(_services())
     assert (await asyncio.wait_for(answer, 2)).error_code == 0
 
 

@@ -1,0 +1,170 @@
+"""Produce without detours, for what most producers send most of the time.
+
+One batch for one partition, outside of transactions, that nobody else has to have before it is
+answered. Such a request differs from the one before it on its connection in the correlation id and
+the batch alone: it is recognised by its bytes, appended, and answered from a template, without
+message objects, coroutine or task. Everything else, errors of all kinds among it, is left to the
+Produce handler: a request that was not appended here is new to it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from ottla.broker.replica_manager import INTERNAL_TOPICS
+from ottla.errors import KafkaError
+from ottla.storage.append_checks import Origin
+from ottla.types import TopicPartition
+from ottla.wire.framing import decode_request_header
+from ottla.wire.primitives import WireError, read_uvarint
+from ottla.wire.records import (
+    ATTRIBUTES_LOW_AT,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL,
+    size_at,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.broker.replica_manager import ReplicaManager
+
+PRODUCE = b"\x00\x00"
+_VERSIONS = range(9, 12)
+_ACKS = (-1, 0, 1)
+_NEVER = 0x7FFFFFFFFFFFFFFF
+# Bounds what one connection can make us remember.
+MAX_FORMS = 256
+_VERSION_AND_CORRELATION = struct.Struct(">hi")
+_AFTER_CORRELATION = 8
+_ACKS_AND_TIMEOUT = struct.Struct(">hi")
+_INDEX = struct.Struct(">i")
+_NULL, _ONE_ENTRY, _LONGEST_NAME = 0, 2, 126
+# Tags of the partition, the topic and the request: none.
+_NO_TAGS = b"\x00\x00\x00"
+# No record errors, no message, no tags of partition and topic; no throttling, no tags.
+_ANSWER_END = b"\x01\x00\x00\x00" + b"\x00\x00\x00\x00\x00"
+
+
+class _Form:
+    """What requests that begin with the same bytes have in common."""
+
+    __slots__ = ("_head", "_pack", "_size", "acks", "end", "tp", "version")
+
+    def __init__(self, tp: TopicPartition, version: int, acks: int, end: int) -> None:
+        self.tp = tp
+        self.version = version
+        self.acks = acks
+        self.end = end
+        name = tp.topic.encode()
+        # The response header's tags, one topic, one partition, no error.
+        head = b"\x00\x02" + bytes((len(name) + 1,)) + name + b"\x02"
+        self._head = head + _INDEX.pack(tp.partition) + b"\x00\x00"
+        layout = struct.Struct(f">ii{len(self._head)}sqqq{len(_ANSWER_END)}s")
+        self._pack: Callable[..., bytes] = layout.pack
+        self._size = layout.size - 4
+
+    def answer(
+        self, correlation_id: int, base_offset: int, append_time_ms: int, start_offset: int
+    ) -> bytes:
+        return self._pack(
+            self._size,
+            correlation_id,
+            self._head,
+            base_offset,
+            append_time_ms,
+            start_offset,
+            _ANSWER_END,
+        )
+
+
+def _append(manager: ReplicaManager, form: _Form, data: memoryview) -> tuple[int, int, int] | None:
+    """The base offset, the append time and the log's start; None where nothing was done."""
+    partition = manager.hosted(form.tp)
+    log = None if partition is None else partition.log
+    if (
+        partition is None
+        or log is None
+        or len(data) < HEADER_BYTES
+        or size_at(data) != len(data)
+        or data[MAGIC_AT] != MAGIC
+        or data[ATTRIBUTES_LOW_AT] & TRANSACTIONAL
+        # Followers have to have it first. A leader without any has its own high watermark.
+        or (form.acks == -1 and partition.remotes)
+        or log.settings.flush_messages < _NEVER
+    ):
+        return None
+    try:
+        info = partition.append_as_leader(
+            data,
+            acks=form.acks,
+            origin=Origin.CLIENT,
+            now_ms=manager.runtime.clock.monotonic_ms(),
+        )
+    except KafkaError:
+        return None
+    except OSError as error:
+        manager.log_manager.dir_failed(log.data_dir, error)
+        return None
+    return info.first_offset, info.append_time_ms, log.start_offset
+
+
+class DirectProduce:
+    """One per connection; remembers the forms of its requests."""
+
+    __slots__ = ("_end", "_forms")
+
+    def __init__(self) -> None:
+        self._forms: dict[bytes, _Form] = {}
+        # Where the last form ended: the partitions of one topic all end there.
+        self._end = _AFTER_CORRELATION
+
+    def answer(self, manager: ReplicaManager, frame: memoryview) -> bytes | None:
+        """The answer to a Produce request, empty for acks=0; None where nothing was done."""
+        try:
+            version, correlation_id = _VERSION_AND_CORRELATION.unpack_from(frame, 2)
+            form = self._forms.get(frame[_AFTER_CORRELATION : self._end].tobytes())
+            if form is None or form.version != version:
+                form = self._learn(frame, version)
+                if form is None:
+                    return None
+            size, start = read_uvarint(frame, form.end)
+        except (WireError, struct.error, IndexError, UnicodeDecodeError):
+            return None
+        end = start + size - 1
+        if frame[end:] != _NO_TAGS:
+            return None
+        appended = _append(manager, form, frame[start:end])
+        if appended is None:
+            return None
+        if form.acks == 0:
+            return b""
+        return form.answer(correlation_id, *appended)
+
+    def _learn(self, frame: memoryview, version: int) -> _Form | None:
+        if version not in _VERSIONS:
+            return None
+        _, position = decode_request_header(frame)
+        if frame[position] != _NULL:
+            return None  # a transactional id
+        acks, _ = _ACKS_AND_TIMEOUT.unpack_from(frame, position + 1)
+        position += 1 + _ACKS_AND_TIMEOUT.size
+        name_length = frame[position + 1] - 1
+        if frame[position] != _ONE_ENTRY or not 0 < name_length <= _LONGEST_NAME:
+            return None
+        name_at = position + 2
+        position = name_at + name_length
+        topic = str(frame[name_at:position], "utf-8")
+        if frame[position] != _ONE_ENTRY or acks not in _ACKS or topic in INTERNAL_TOPICS:
+            return None
+        (index,) = _INDEX.unpack_from(frame, position + 1)
+        end = position + 1 + _INDEX.size
+        form = _Form(TopicPartition(topic, index), version, acks, end)
+        if len(self._forms) >= MAX_FORMS:
+            self._forms.clear()
+        self._forms[frame[_AFTER_CORRELATION:end].tobytes()] = form
+        self._end = end
+        return form
