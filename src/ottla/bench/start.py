@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla.bench.table import Row, exit_code, print_rows
-from ottla.testing.cluster import ClusterError, ProcessCluster
+from ottla.testing.cluster import Cluster, ClusterError, ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper, brokers_known, missing_reason
 
 BROKERS = 3
@@ -25,6 +25,7 @@ PROBE_EVERY_S = 0.002
 UP_TIMEOUT_S = 60.0
 # The goals. They are never edited to fit a result.
 UP_GOAL_S = 1.0
+IN_PROCESS_GOAL_S = 0.5
 MEMORY_GOAL_MB = 80.0
 IMPORT_GOAL_MS = 150.0
 IMPORT_PROGRAM = """\
@@ -40,6 +41,7 @@ class Samples:
     """What the rounds of one side gave."""
 
     up_s: list[float] = field(default_factory=list)
+    in_process_s: list[float] = field(default_factory=list)
     memory_mb: list[float] = field(default_factory=list)
 
 
@@ -55,6 +57,7 @@ def run() -> list[Row]:
     with_peer = missing_reason("kafka-2.8.2", "zookeeper-3.8") is None
     for _ in range(ROUNDS):
         measure_ottla(ours)
+        measure_in_process(ours)
         if with_peer:
             measure_kafka(theirs)
     return rows(ours, theirs, import_ms())
@@ -62,6 +65,7 @@ def run() -> list[Row]:
 
 def rows(ours: Samples, theirs: Samples, import_time_ms: float) -> list[Row]:
     up_s, memory_mb = statistics.median(ours.up_s), max(ours.memory_mb)
+    in_process_s = statistics.median(ours.in_process_s)
     return [
         Row(
             work="from `ottla up --brokers 3` to a Metadata answer that names all three",
@@ -70,6 +74,14 @@ def rows(ours: Samples, theirs: Samples, import_time_ms: float) -> list[Row]:
             unit="s",
             goal=f"under {UP_GOAL_S:.0f} s",
             holds=up_s < UP_GOAL_S,
+        ),
+        Row(
+            work="ottla.testing.Cluster(brokers=3) inside a process",
+            ours=in_process_s,
+            peer=None,
+            unit="s",
+            goal=f"under {IN_PROCESS_GOAL_S:g} s",
+            holds=in_process_s < IN_PROCESS_GOAL_S,
         ),
         Row(
             work="resident memory of a broker, started and idle",
@@ -101,6 +113,17 @@ def measure_ottla(samples: Samples) -> None:
             time.sleep(PROBE_EVERY_S)
         samples.up_s.append(time.perf_counter() - began)
         samples.memory_mb.append(max(resident_mb(cluster.pid(i)) for i in range(BROKERS)))
+
+
+def measure_in_process(samples: Samples) -> None:
+    """What a test waits for; the first one also loads the modules."""
+    began = time.perf_counter()
+    with Cluster(brokers=BROKERS) as cluster:
+        while brokers_known(cluster.options.port) < BROKERS:
+            if time.perf_counter() > began + UP_TIMEOUT_S:
+                raise ClusterError(f"no Metadata answer with {BROKERS} brokers")
+            time.sleep(PROBE_EVERY_S)
+        samples.in_process_s.append(time.perf_counter() - began)
 
 
 def measure_kafka(samples: Samples) -> None:

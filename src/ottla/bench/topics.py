@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import resource
 import statistics
 import sys
@@ -28,6 +29,7 @@ from ottla.bench.topic_sides import (
 from ottla.errors import OttlaError
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper, missing_reason
+from ottla.topics.assignment import BrokerMetadata, assign_replicas
 
 T = TypeVar("T")
 SCALE = float(os.environ.get("OTTLA_BENCH_SCALE", "1"))
@@ -46,7 +48,10 @@ BULK_GOAL = 2.0  # times Kafka 4.1's cold rate
 RESTART_GOAL_S = 5.0
 FLAT_GOAL = 1.5  # the last tenth of the topics costs at most this many times the first
 FAILOVER_GOAL_S = 3.0
+PLACEMENT_GOAL_S = 2.0
 FAILOVER_TIMEOUT_S = 120.0
+# Large enough that anything but a linear pass would show.
+PLACED_PARTITIONS, PLACED_REPLICAS, PLACED_BROKERS, PLACED_RACKS = 200_000, 3, 300, 30
 
 
 class Small(NamedTuple):
@@ -89,6 +94,7 @@ def run() -> list[Row]:
     rows += _many_rows(many, many_new)
     failover_old = _tried(_failover_of_kafka) if with_old else None
     rows.append(_failover_row(_failover_of_ottla(), failover_old))
+    rows.append(_placement_row(_placement_s()))
     return rows
 
 
@@ -312,6 +318,27 @@ def _failover(cluster: ProcessCluster | ApacheKafka, topics: int) -> float:
     finally:
         store.stop()
         store.close()
+
+
+def _placement_s() -> float:
+    """Replica assignment alone: no cluster takes part."""
+    brokers = [BrokerMetadata(id, f"rack{id % PLACED_RACKS}") for id in range(PLACED_BROKERS)]
+    seeded = random.Random(1)
+    began = time.perf_counter()
+    assign_replicas(brokers, PLACED_PARTITIONS, PLACED_REPLICAS, random=seeded)
+    return time.perf_counter() - began
+
+
+def _placement_row(taken_s: float) -> Row:
+    return Row(
+        f"placement of {PLACED_PARTITIONS:,} partitions x {PLACED_REPLICAS} over "
+        f"{PLACED_BROKERS} brokers in {PLACED_RACKS} racks",
+        taken_s,
+        None,
+        "s",
+        f"under {PLACEMENT_GOAL_S:.0f} s",
+        taken_s < PLACEMENT_GOAL_S,
+    )
 
 
 def _failover_row(ours_s: float, old_s: float | None) -> Row:

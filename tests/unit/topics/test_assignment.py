@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 
 import pytest
@@ -217,9 +216,13 @@ def test_lists_are_not_shared() -> None:
 
 
 @pytest.mark.parametrize("racks", [30, 0])
-def test_200_000_partitions_on_300_brokers_take_less_than_two_seconds(racks: int) -> None:
+def test_200_000_partitions_on_300_brokers_are_spread_evenly(racks: int) -> None:
+    """How long that takes is a row of `ottla bench topics`."""
     brokers = [BrokerMetadata(id, f"rack{id % racks}" if racks else None) for id in range(300)]
-    begun = time.process_time()
     placed = assign_replicas(brokers, 200_000, 3, random=seeded())
-    assert time.process_time() - begun < 2
-    assert len(placed) == 200_000
+    assert sorted(placed) == list(range(200_000))
+    assert all(len(set(replicas)) == 3 for replicas in placed.values())
+    if racks:
+        assert all(len({id % racks for id in replicas}) == 3 for replicas in placed.values())
+    leaders = Counter(replicas[0] for replicas in placed.values())
+    assert max(leaders.values()) - min(leaders.values()) <= 1
