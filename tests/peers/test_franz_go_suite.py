@@ -22,6 +22,7 @@ EXPECTED = Path(__file__).parent / "franz_go" / "expected.json"
 RECORDS = 50_000
 TIME_LIMIT_S = 540
 OUTCOME = re.compile(r"^ *--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
+COMPLAINT = re.compile(r"_test\.go:|sendErr|--- FAIL|^panic")
 WORDS = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
 JUDGED = os.environ.get("OTTLA_JUDGED", "ottla")
 
@@ -62,4 +63,11 @@ def test_groups_transactions_and_direct_consumers(one_broker):
         check=False,
     )
     outcomes = {name: WORDS[word] for word, name in OUTCOME.findall(finished.stdout)}
-    assert not differences(outcomes, expected), finished.stdout[-8000:]
+    assert not differences(outcomes, expected), complaints(finished.stdout)
+
+
+def complaints(printed):
+    """The lines that say what went wrong, and the last ones: a panic or a time-out is there."""
+    lines = printed.splitlines()
+    said = [line for line in lines if COMPLAINT.search(line) and ": deleting " not in line]
+    return "\n".join([*said[:100], "…", *lines[-50:]])
