@@ -15,8 +15,8 @@ def test_what_is_no_view_is_left_out(ottla_spark):
 
 def test_views_reach_the_topic_pages_once(ottla_cluster, ottla_spark, tmp_path):
     brokers = ottla_cluster.bootstrap_servers
-    topics = [NewTopic("views", 3, 3), NewTopic("pages", 2, 3)]
-    for created in AdminClient({"bootstrap.servers": brokers}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": brokers})
+    for created in admin.create_topics([NewTopic("views", 3, 3), NewTopic("pages", 2, 3)]).values():
         created.result(30)
     producer = Producer({"bootstrap.servers": brokers})
 
