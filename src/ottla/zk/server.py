@@ -210,9 +210,10 @@ class _Connection(Peer, asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        last = items[-1] is None
+        last = None in items
         if last:
-            items.pop()
+            # A watch may have fired between the goodbye and now: nobody hears of it any more.
+            del items[items.index(None) :]
         self._server.sent += len(items)
         transport.write(
             b"".join(cast("list[bytes]", items)) if len(items) != 1 else items[0] or b""

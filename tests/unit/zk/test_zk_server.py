@@ -377,3 +377,20 @@ async def test_empty_containers_go(server, raw):
     server.engine.remove_empty_containers()
     assert "/box" not in server.engine.tree.nodes
     assert "/fresh" in server.engine.tree.nodes
+
+
+async def test_a_watch_that_fires_after_the_goodbye_is_not_told(server, raw):
+    """Both sessions end in the same turn of the loop, the watcher's first."""
+    await raw.connect()
+    async with Raw(server.port) as owner:
+        await owner.connect()
+        owner.request(1, jute.OP_CREATE, create("/e", mode=CreateMode.EPHEMERAL))
+        await owner.answer()
+        raw.request(1, jute.OP_GET_DATA, path("/e") + b"\1")
+        await raw.answer()
+        raw.request(2, jute.OP_CLOSE_SESSION)
+        owner.request(2, jute.OP_CLOSE_SESSION)
+        async with asyncio.timeout(60):
+            assert (await raw.answer())[:2] == (2, 0)
+            assert (await owner.answer())[:2] == (2, 0)
+        assert await raw.is_closed()
