@@ -38,6 +38,10 @@ class _Batch(NamedTuple):
     data: bytes
 
 
+class _StartOver(Exception):
+    """Nobody knows any more what became of the batches under way."""
+
+
 class PipelinedProducer:
     """One partition at a time; after a failure a new producer id, new records, maybe another."""
 
@@ -56,6 +60,8 @@ class PipelinedProducer:
             tp = self._random.choice(self._data.partitions)
             try:
                 await self._live(tp, f"{self._name}.{self._lives}".encode())
+            except _StartOver:
+                self._data.note(self._name, "starts over")
             except KafkaError as error:
                 self._data.note(self._name, error.code.name)
                 if error.code not in EXPECTED:
@@ -114,11 +120,21 @@ class PipelinedProducer:
                 self._data.ledger.acknowledged(tp, batch.values)
             elif failure is None:
                 failure = response_error(code)
-                is_first = batch is self._unacknowledged[0]
-                if is_first and failure.code not in EXPECTED:
-                    raise failure
+                if batch is self._unacknowledged[0] and failure.code not in EXPECTED:
+                    self._meet(failure)
         self._data.note(self._name, f"{tp}: {[int(code) for code in answers]}")
         return failure
+
+    def _meet(self, failure: KafkaError) -> None:
+        """The first batch that is not acknowledged is refused.
+
+        A snapshot of producers holds the last batch of each, as in Kafka: after a restart the ones
+        before it are out of order, not duplicates. A producer then starts over under a new id.
+        """
+        forgotten = failure.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if forgotten and len(self._unacknowledged) > 1:
+            raise _StartOver
+        raise failure
 
     async def _send(self, channel: Channel, tp: TopicPartition, data: bytes) -> int:
         request_class = m.ProduceRequest
