@@ -54,11 +54,16 @@ class Producer:
         "coordinator_epoch",
         "epoch",
         "last_timestamp",
+        "looked_at_offset",
+        "seen_ms",
         "transaction_first_offset",
     )
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
+        # When an expiry last found new batches, and up to which.
+        self.seen_ms = -1
+        self.looked_at_offset = -1
         self.batches: deque[ProducerBatch] = deque(maxlen=KEPT_BATCHES)
         self.coordinator_epoch = -1
         self.last_timestamp = -1
@@ -67,6 +72,10 @@ class Producer:
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else -1
 
 
 def add_to_sequence(sequence: int, count: int) -> int:
@@ -223,12 +232,26 @@ class ProducerState:
         return producer
 
     def expire(self, now_ms: int, idle_ms: int) -> None:
-        """Forgets producers that were silent for `idle_ms` and have no open transaction."""
+        """Forgets producers that were silent for `idle_ms` and have no open transaction.
+
+        Kafka goes by the records' own time alone: it forgets a producer of old records while it
+        writes, and takes what that producer sends again for new. Here whoever wrote since the
+        last look is not silent.
+        """
+        for producer in self._producers.values():
+            if producer.last_offset != producer.looked_at_offset:
+                producer.looked_at_offset, producer.seen_ms = producer.last_offset, now_ms
         self._producers = {
             producer_id: producer
             for producer_id, producer in self._producers.items()
-            if producer.transaction_first_offset >= 0 or now_ms - producer.last_timestamp < idle_ms
+            if producer.transaction_first_offset >= 0
+            or now_ms - max(producer.last_timestamp, producer.seen_ms) < idle_ms
         }
+
+    def loaded(self) -> None:
+        """All of this was read from disk: when it was written, only the records' time tells."""
+        for producer in self._producers.values():
+            producer.looked_at_offset = producer.last_offset
 
     def clear(self, end_offset: int) -> None:
         self._producers.clear()

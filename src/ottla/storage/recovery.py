@@ -69,6 +69,7 @@ def load_log(
         log.producers.clear(log.end_offset)
     else:
         log.producers = snapshots.load_producers(disk, folder, log.segments, log)
+    log.producers.loaded()
     if clean:
         _check_transaction_indexes(runtime, log)
     else:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from log_helpers import START_MS, all_offsets, batch, new_log
+from log_helpers import START_MS, all_offsets, batch, new_log, reopen
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append_checks import Origin
@@ -137,3 +137,27 @@ def test_idle_producers_are_forgotten_but_not_with_an_open_transaction() -> None
     assert len(state) == 2
     state.expire(START_MS + 5000, 1000)
     assert state.get(1) is None and state.get(2) is not None
+
+
+def test_a_producer_of_old_records_is_not_idle_while_it_writes(tmp_path: Path) -> None:
+    """Backfills send records of years ago; their producer must be recognised all the same."""
+    log = new_log(tmp_path)
+    old = START_MS - 10_000_000
+    log.append_as_leader(batch(1, timestamp=old, producer=(1, 0, 0)), 0)
+    log.producers.expire(START_MS, 1000)
+    log.append_as_leader(batch(1, timestamp=old, producer=(1, 0, 1)), 0)
+    log.producers.expire(START_MS + 2000, 1000)
+    assert log.append_as_leader(batch(1, timestamp=old, producer=(1, 0, 1)), 0).duplicate
+    log.producers.expire(START_MS + 2999, 1000)
+    assert log.producers.get(1) is not None
+    log.producers.expire(START_MS + 3000, 1000)
+    assert log.producers.get(1) is None
+
+
+def test_after_a_restart_only_the_records_tell_how_old_a_producer_is(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    log.append_as_leader(batch(1, timestamp=START_MS - 9000, producer=(1, 0, 0)), 0)
+    log.append_as_leader(batch(1, timestamp=START_MS, producer=(2, 0, 0)), 0)
+    again = reopen(log)
+    again.producers.expire(START_MS + 10, 1000)
+    assert again.producers.get(1) is None and again.producers.get(2) is not None
