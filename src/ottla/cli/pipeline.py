@@ -179,12 +179,11 @@ def _execute(pipeline: Pipeline, limit_s: float | None) -> PipelineReport:
 
     from rich.console import Console
 
-    from ottla.pipelines import live, metrics, sessions
+    from ottla.pipelines import live, sessions
     from ottla.pipelines.runner import StopSignal, run_pipeline
     from ottla.runtime import system_runtime
 
     stop = StopSignal()
-    jobs = metrics.JobMetrics(pipeline.name)
     # The report goes to stdout, what happens meanwhile to stderr.
     console = Console(stderr=True)
     with ExitStack() as stack:
@@ -194,16 +193,15 @@ def _execute(pipeline: Pipeline, limit_s: float | None) -> PipelineReport:
         # After the session is there: PySpark sets a handler of its own.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.stop())
-        if pipeline.metrics_port is not None:
-            port = stack.enter_context(metrics.serve(jobs, pipeline.metrics_port))
-            console.print(f"metrics: http://127.0.0.1:{port}/metrics", highlight=False)
         view = stack.enter_context(live.LiveView(console, system_runtime().clock))
-
-        def watch(streams: Any) -> None:
-            jobs.streams = streams
-            view.update(streams)
-
-        return run_pipeline(pipeline, spark, signal=stop, watch=watch, limit_s=limit_s)
+        return run_pipeline(
+            pipeline,
+            spark,
+            signal=stop,
+            watch=view.update,
+            announce=lambda text: console.print(text, highlight=False),
+            limit_s=limit_s,
+        )
 
 
 for _kind in JOB_KINDS:

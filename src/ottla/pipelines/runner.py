@@ -8,12 +8,13 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import OttlaError
 from ottla.pipelines import stop_order, topics
 from ottla.pipelines.context import BatchResult, JobContext, Stream
+from ottla.pipelines.metrics import LOOPBACK, JobMetrics, serve
 from ottla.pipelines.report import JobReport, PipelineReport, reason_of
 from ottla.pipelines.spec import AVAILABLE_NOW, Job, Pipeline, StreamJob
 from ottla.pipelines.spec_keys import SpecError, TopicSpec
@@ -62,6 +63,8 @@ class PipelineRun:
         self._prepare_topics()
         for job in self._jobs("before"):
             self._run_batch(job)
+        if self.has_failed:
+            return
         for job in self._jobs("stream"):
             self.streams += self._stream_runs(job)
         self._start_ready()
@@ -192,29 +195,47 @@ def run_pipeline(
     *,
     signal: StopSignal | None = None,
     watch: Callable[[Sequence[StreamRun]], None] | None = None,
+    announce: Callable[[str], None] | None = None,
     limit_s: float | None = None,
 ) -> PipelineReport:
     """Runs until all jobs have ended, one has failed for good, `signal` asks for the end, or
-    `limit_s` is over. Without a session one is started, and stopped at the end."""
+    `limit_s` is over. Without a session one is started, and stopped at the end. `watch` sees the
+    jobs twice a second, `announce` is told where metrics are served."""
     signal = signal or StopSignal()
-    clock = system_runtime().clock
-    with _session(pipeline, spark) as session:
-        run = PipelineRun(pipeline, session, clock=clock)
+    with ExitStack() as stack:
+        session = stack.enter_context(_session(pipeline, spark))
+        run = PipelineRun(pipeline, session)
+        metrics = JobMetrics(run.pipeline.name)
+        if pipeline.metrics_port is not None:
+            port = stack.enter_context(serve(metrics, pipeline.metrics_port))
+            if announce is not None:
+                announce(f"metrics: http://{LOOPBACK}:{port}/metrics")
         run.start()
-        end_ms = None if limit_s is None else clock.monotonic_ms() + limit_s * 1000
+        metrics.streams = run.streams
         try:
-            while run.poll():
-                if watch is not None:
-                    watch(run.streams)
-                if signal.wanted.wait(POLL_S):
-                    break
-                if end_ms is not None and clock.monotonic_ms() >= end_ms:
-                    break
+            _wait(run, signal, watch, limit_s)
         finally:
             run.stop(signal)
         if watch is not None:
             watch(run.streams)
         return run.finish()
+
+
+def _wait(
+    run: PipelineRun,
+    signal: StopSignal,
+    watch: Callable[[Sequence[StreamRun]], None] | None,
+    limit_s: float | None,
+) -> None:
+    clock = system_runtime().clock
+    end_ms = None if limit_s is None else clock.monotonic_ms() + limit_s * 1000
+    while run.poll():
+        if watch is not None:
+            watch(run.streams)
+        if signal.wanted.wait(POLL_S):
+            return
+        if end_ms is not None and clock.monotonic_ms() >= end_ms:
+            return
 
 
 @contextmanager

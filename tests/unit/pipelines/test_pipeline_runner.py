@@ -1,0 +1,173 @@
+"""The runner with queries that do as they are told: order, ends, failures, reports. No Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from ottla.pipelines import SpecError, parse_pipeline, run_pipeline, runner
+from ottla.pipelines.context import BatchResult, Stream
+from ottla.pipelines.runner import StopSignal
+
+PIPELINE = """
+name: p
+trigger: {trigger}
+restart: never
+stop_timeout: 5 seconds
+jobs:
+  - audit: {{name: last}}
+  - archive: {{name: third, from: b, path: x}}
+  - transform: {{name: second, from: a, to: b, sql: s}}
+  - ingest: {{name: first, format: rate, topic: a}}
+  - restore: {{name: before, path: y, topic: z}}
+"""
+
+
+class Query:
+    """Runs until it is stopped, or for so many looks at it."""
+
+    def __init__(self, name, diary, looks=None, error=None):
+        self.name, self.diary, self.looks, self.error = name, diary, looks, error
+        self.lastProgress = {"runId": name, "batchId": 0, "numInputRows": 7}
+        self.recentProgress = [self.lastProgress]
+        self.status = {"isTriggerActive": False}
+        self.stopped = False
+        diary.append(f"start {name}")
+
+    @property
+    def isActive(self):
+        if self.looks is not None:
+            self.looks -= 1
+            if self.looks == 0:
+                self.diary.append(f"end {self.name}")
+        return not self.stopped and (self.looks is None or self.looks > 0)
+
+    def exception(self):
+        return self.error
+
+    def processAllAvailable(self):
+        self.diary.append(f"drain {self.name}")
+
+    def stop(self):
+        self.stopped = True
+        self.diary.append(f"stop {self.name}")
+
+
+class Jobs:
+    """Stands for the modules of the jobs."""
+
+    def __init__(self):
+        self.diary = []
+        self.queries = {}
+        self.broken = {}
+
+    def module(self, job):
+        return SimpleNamespace(streams=self.streams, run=self.run)
+
+    def streams(self, _context, job):
+        if job.name in self.broken:
+            raise self.broken[job.name]
+        how = self.queries.get(job.name, {})
+
+        class Writer:
+            def __getattr__(writer, name):  # noqa: N805
+                if name == "start":
+                    return lambda: Query(job.name, self.diary, **how)
+                return lambda *args, **values: writer
+
+        return [Stream(job.name, SimpleNamespace(writeStream=Writer()), format="x")]
+
+    def run(self, _context, job):
+        self.diary.append(f"run {job.name}")
+        if job.name in self.broken:
+            raise self.broken[job.name]
+        return BatchResult(3, ["done"], {"n": 1})
+
+
+@pytest.fixture
+def jobs(monkeypatch):
+    fakes = Jobs()
+    monkeypatch.setattr(runner, "_module", fakes.module)
+    monkeypatch.setattr(runner.topics, "with_admin", lambda servers, kafka, work: None)
+    monkeypatch.setattr(runner, "POLL_S", 0.001)
+    return fakes
+
+
+def run(jobs, trigger="1 second", **options):
+    pipeline = parse_pipeline(PIPELINE.format(trigger=trigger))
+    return run_pipeline(pipeline, SimpleNamespace(), **options)
+
+
+def test_what_is_there_now_goes_through_job_by_job(jobs):
+    jobs.queries = {name: {"looks": 3} for name in ("first", "second", "third")}
+    report = run(jobs, trigger="available_now")
+    assert jobs.diary == [
+        "run before",
+        *("start first", "end first", "start second", "end second", "start third", "end third"),
+        "run last",
+    ]
+    assert [(job.name, job.state, job.rows) for job in report.jobs] == [
+        ("last", "finished", 3),
+        ("third", "finished", 7),
+        ("second", "finished", 7),
+        ("first", "finished", 7),
+        ("before", "finished", 3),
+    ]
+    assert report.is_sound and report.job("last").data == {"n": 1}
+
+
+def test_a_stop_ends_those_who_feed_first_and_drains_the_others(jobs):
+    signal = StopSignal()
+    seen = []
+
+    def watch(streams):
+        seen.append([stream.state for stream in streams])
+        signal.stop()
+
+    report = run(jobs, signal=signal, watch=watch)
+    assert jobs.diary == [
+        "run before",
+        *("start third", "start second", "start first"),
+        *("stop first", "drain second", "stop second", "drain third", "stop third"),
+        "run last",
+    ]
+    assert [job.state for job in report.jobs if job.kind != "audit"] == ["stopped"] * 3 + [
+        "finished"
+    ]
+    assert seen[0] == ["running"] * 3 and seen[-1] == ["stopped"] * 3
+
+
+def test_a_limit_ends_a_run(jobs):
+    assert run(jobs, limit_s=0.01).is_sound
+    assert "stop first" in jobs.diary
+
+
+def test_one_failure_for_good_ends_all_without_draining(jobs):
+    jobs.queries = {"second": {"looks": 2, "error": ValueError("no")}}
+    report = run(jobs)
+    assert not report.is_sound
+    assert report.job("second").error == "no"
+    assert "drain third" not in jobs.diary and "stop third" in jobs.diary
+    assert "run last" not in jobs.diary
+
+
+def test_a_failed_restore_is_told_and_nothing_comes_after(jobs):
+    jobs.broken = {"before": SpecError("holds records")}
+    report = run(jobs)
+    assert (report.job("before").state, report.job("before").error) == ("failed", "holds records")
+    assert jobs.diary == ["run before"]
+
+
+def test_a_wrong_plan_is_one_line_before_anything_starts(jobs):
+    jobs.broken = {"second": RuntimeError("[PARSE] near 'selct'\n== SQL ==")}
+    with pytest.raises(SpecError, match=r"^job second: \[PARSE\] near 'selct'$"):
+        run(jobs)
+    assert "start first" not in jobs.diary
+
+
+def test_metrics_are_announced(jobs):
+    said = []
+    pipeline = parse_pipeline(PIPELINE.format(trigger="1 s") + "metrics_port: 0\n")
+    run_pipeline(pipeline, SimpleNamespace(), limit_s=0, announce=said.append)
+    assert len(said) == 1 and said[0].startswith("metrics: http://127.0.0.1:")
