@@ -99,6 +99,15 @@ def test_an_attempt_after_the_commit_writes_nothing(topics, client, query):
     assert topics.values(subscribe=name, **COMMITTED) == [*HUNDRED, b"x", b"y"]
 
 
+def test_an_attempt_with_other_rows_is_refused(topics, client, query):
+    """Rows that are in another task now would be lost or come twice."""
+    name = topics.create(partitions=2)
+    assert topics.write(Work(query, 3, 0), iter([rows(HUNDRED)]), client, topic=name) == 100
+    with pytest.raises(SourceError, match="has 99 rows now and had 100 when it was written"):
+        topics.write(Work(query, 3, 0), iter([rows(HUNDRED[1:])]), client, topic=name)
+    assert topics.values(subscribe=name, **COMMITTED) == HUNDRED
+
+
 def test_more_tasks_than_partitions_and_a_topic_that_grows(topics, client, query):
     name = topics.create(partitions=1)
     works = [Work(query, 4, task) for task in range(4)]

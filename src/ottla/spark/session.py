@@ -75,6 +75,9 @@ def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
         "spark.master": master,
         "spark.sql.warehouse.dir": str(Path(gettempdir()) / "ottla-spark-warehouse"),
         "spark.ui.enabled": "false",
+        # A micro-batch that runs again must have the same tasks (docs/spark.md). With this on
+        # (SPARK-53941) their number depends on how many cores there happen to be.
+        "spark.sql.adaptive.streaming.stateless.enabled": "false",
         "spark.log.level": "ERROR",
     }
     if conf.get("spark.master", master).startswith("local"):

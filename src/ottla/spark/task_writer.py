@@ -16,7 +16,7 @@ from ottla.spark.kafka import KafkaClient
 from ottla.spark.options import SinkOptions, Subscription
 from ottla.spark.partitioner import partitions_of
 from ottla.spark.producer import BatchProducer
-from ottla.spark.transactions import Slot, Transaction, slots, transactional_id
+from ottla.spark.transactions import Done, Slot, Transaction, slots, transactional_id
 from ottla.wire.columnar_encode import DEFAULT_BATCH_BYTES, Rows, encode
 
 if TYPE_CHECKING:
@@ -63,10 +63,9 @@ class TaskWriter:
         places = self._slots(self._options.topic or _first_topic(first))
         # The order matters: after `begin` no earlier attempt can commit any more.
         self._client.run(transaction.begin())
-        if self._client.run(transaction.last_batch(places)) >= self._work.batch_id:
-            # Spark expects its input to be read to the end.
-            for _ in rows:
-                pass
+        done = self._client.run(transaction.last_batch(places))
+        if done.batch_id >= self._work.batch_id:
+            self._check_same(done, sum(batch.num_rows for batch in rows))
             return 0
         producer = BatchProducer(self._client, self._options, transaction)
         producer.start()
@@ -75,13 +74,23 @@ class TaskWriter:
             # In every topic: whichever the first row of another attempt has, it finds the number.
             for topic in self._partition_counts:
                 place = self._slots(topic)[0]
-                self._client.run(transaction.commit_batch(place, self._work.batch_id))
+                self._client.run(transaction.commit_batch(place, self._work.batch_id, written))
             self._client.run(transaction.end(commit=True))
         except BaseException:
             producer.give_up()
             self._abort(transaction)
             raise
         return written
+
+    def _check_same(self, done: Done, rows: int) -> None:
+        """Leaving out what was written before is right only if it is the same rows again."""
+        if done.batch_id == self._work.batch_id and done.rows not in (None, rows):
+            raise SourceError(
+                f"task {self._work.sink_partition} of micro-batch {done.batch_id} has {rows} rows "
+                f"now and had {done.rows} when it was written: the query's input or the number of "
+                "its shuffle partitions is not what it was, the micro-batch cannot be written "
+                "exactly once"
+            )
 
     def _abort(self, transaction: Transaction) -> None:
         """Readers need not wait for the time-out; the failure that led here is what counts."""

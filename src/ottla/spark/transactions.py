@@ -66,6 +66,13 @@ def slots(query_id: str, topic: str, sink_partition: int, partition_count: int) 
     return [overflow]
 
 
+class Done(NamedTuple):
+    """The last micro-batch that a task has written, and its rows where they were noted."""
+
+    batch_id: int = -1
+    rows: int | None = None
+
+
 class Transaction:
     """One transaction of one producer; `begin` fences every earlier one of the same id."""
 
@@ -92,12 +99,12 @@ class Transaction:
         self.identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
         return self.identity
 
-    async def last_batch(self, places: Iterable[Slot]) -> int:
+    async def last_batch(self, places: Iterable[Slot]) -> Done:
         """The highest number that was committed to one of the places, -1 for none."""
         found = [await self._committed(place) for place in places]
-        return max(found, default=-1)
+        return max(found, key=lambda done: done.batch_id, default=Done())
 
-    async def _committed(self, slot: Slot) -> int:
+    async def _committed(self, slot: Slot) -> Done:
         cls = m.OffsetFetchRequest
         request = cls(
             group_id=slot.group,
@@ -115,7 +122,9 @@ class Transaction:
         answer = await self._ask(
             (_GROUP, slot.group), request, code_of, min_version=low, max_version=high
         )
-        return int(max(p.committed_offset for topic in answer.topics for p in topic.partitions))
+        (place,) = (p for topic in answer.topics for p in topic.partitions)
+        noted = place.metadata or ""
+        return Done(int(place.committed_offset), int(noted) if noted.isdecimal() else None)
 
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Makes partitions part of the transaction; before the first record goes there."""
@@ -151,8 +160,8 @@ class Transaction:
         )
         self._partitions |= fresh
 
-    async def commit_batch(self, slot: Slot, batch_id: int) -> None:
-        """Puts the number of the micro-batch into the transaction."""
+    async def commit_batch(self, slot: Slot, batch_id: int, rows: int) -> None:
+        """Puts the number of the micro-batch, and how many rows it had, into the transaction."""
         await self._ask(
             (_TRANSACTION, self.id),
             m.AddOffsetsToTxnRequest(
@@ -177,7 +186,7 @@ class Transaction:
                         cls.TxnOffsetCommitRequestPartition(
                             partition_index=slot.partition,
                             committed_offset=batch_id,
-                            committed_metadata="",
+                            committed_metadata=str(rows),
                         )
                     ],
                 )

@@ -55,6 +55,12 @@ def test_local_mode_stays_on_this_machine(no_jvm):
     assert "spark.jars" not in settings, "no jars are needed, so none are looked for"
 
 
+def test_a_micro_batch_that_runs_again_is_cut_into_the_same_tasks(no_jvm):
+    adaptive = "spark.sql.adaptive.streaming.stateless.enabled"
+    assert start_session()[adaptive] == "false"
+    assert start_session(conf={adaptive: "true"})[adaptive] == "true"
+
+
 def test_another_master_finds_the_driver_by_itself(no_jvm):
     settings = start_session(conf={"spark.master": "spark://host:7077"})
     assert settings["spark.master"] == "spark://host:7077"
