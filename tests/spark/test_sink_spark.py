@@ -90,9 +90,10 @@ def forget_last_commit(checkpoint):
 def test_a_micro_batch_that_is_run_again_is_written_once(spark, topics, source, tmp_path):
     target = topics.create(2)
     copy(spark, topics, source, target, tmp_path)
-    assert forget_last_commit(tmp_path) == 1
+    last = forget_last_commit(tmp_path)
+    assert last > 0
     copy(spark, topics, source, target, tmp_path)
-    assert (tmp_path / "commits" / "1").exists(), "the micro-batch did run again"
+    assert (tmp_path / "commits" / str(last)).exists(), "the micro-batch did run again"
     for kind in ("kafka", "ottla"):
         found = read(spark, kind, topics, target).select("value").collect()
         assert sorted(bytes(row["value"]) for row in found) == VALUES

@@ -72,7 +72,6 @@ class Scan(NamedTuple):
 
     batches: list[Batch]
     next_offset: int | None
-    plain_bytes: int
 
 
 def scan(
@@ -91,7 +90,6 @@ def scan(
     aborting: set[int] = set()
     batches: list[Batch] = []
     next_offset = None
-    size = 0
     for header, batch in iter_batches(data):
         next_offset = header.next_offset
         if check_crcs:
@@ -108,8 +106,7 @@ def scan(
             and not (header.is_transactional and header.producer_id in aborting)
         ):
             batches.append(Batch(header, batch))
-            size += header.size
-    return Scan(batches, next_offset, size)
+    return Scan(batches, next_offset)
 
 
 def decode(
@@ -140,7 +137,7 @@ class _Body(NamedTuple):
 
 
 def _bodies(batches: Sequence[Batch]) -> Iterator[_Body]:
-    """Batches in groups of bounded size. Uncompressed neighbours stay where they are."""
+    """Batches in groups of bounded size, each group decoded at once."""
     group: list[tuple[BatchHeader, Buffer]] = []
     size = 0
     for header, data in batches:
