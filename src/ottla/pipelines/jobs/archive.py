@@ -30,6 +30,7 @@ def streams(context: JobContext, job: Archive) -> list[Stream]:
     topics = [source.topic for source in job.from_]
     frame = with_time_columns(context.read_stream(job, topics), job.partition_by)
     writer = ArchiveWriter(context, job)
+    writer.remove_leftovers()
     return [Stream(job.name, frame, each_batch=writer.write, after=writer.finish)]
 
 
@@ -56,6 +57,12 @@ class ArchiveWriter:
         self._query = ""
         self._batch = -1
         self._counts: Counter[str] = Counter()
+
+    def remove_leftovers(self) -> None:
+        """Before the query starts: a compaction at the end of an earlier run may have been cut
+        short, and a batch that would tidy up may never come."""
+        for path in archive_files.leftovers(self._files.walk(self._files.root)):
+            self._files.remove(path)
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
         context = batch.sparkSession.sparkContext
