@@ -342,12 +342,15 @@ class Log:
 
     def set_high_watermark(self, offset: int) -> bool:
         """Within the log's bounds; True if it moved."""
-        bounded = max(self.start_offset, min(offset, self.end_offset))
-        moved = bounded != self.high_watermark
-        self.high_watermark = bounded
-        if moved:
-            self.producers.replicated_up_to(bounded)
-        return moved
+        if offset > self.end_offset:
+            offset = self.end_offset
+        if offset < self.start_offset:
+            offset = self.start_offset
+        if offset == self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producers.replicated_up_to(offset)
+        return True
 
     @property
     def last_stable_offset(self) -> int:

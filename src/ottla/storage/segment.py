@@ -140,9 +140,10 @@ class Segment:
         base = self.base_offset
         since = self._bytes_since_entry
         interval = self.index_interval_bytes
-        total = len(data)
-        last = len(places) - 1
-        for number, (position, last_offset, max_timestamp) in enumerate(places):
+        previous = 0
+        for position, last_offset, max_timestamp in places:
+            since += position - previous
+            previous = position
             if self._max_timestamp is None or max_timestamp > self._max_timestamp:
                 self._max_timestamp = max_timestamp
                 self._max_timestamp_offset = last_offset
@@ -150,8 +151,8 @@ class Segment:
                 offset_index.append(last_offset - base, start + position)
                 time_index.append(self._max_timestamp, self._max_timestamp_offset - base)
                 since = 0
-            since += (total if number == last else places[number + 1].position) - position
-        self._bytes_since_entry = since
+        total = len(data)
+        self._bytes_since_entry = since + total - previous
         self.size = start + total
         if self._first_timestamp is None:
             self._first_timestamp = places[0].max_timestamp
