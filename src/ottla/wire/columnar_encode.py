@@ -1,7 +1,7 @@
 """Arrow columns to record batches, with numpy: the way back of `columnar.py`.
 
-`encode` sorts rows into batches by partition and size and lays out their bytes, `seal` puts a header
-in front. Sizes and deltas of all rows are computed as arrays; Arrow copies keys and values.
+`encode` sorts rows into batches by partition and size and lays out their bytes, `seal` puts a
+header in front. Sizes and deltas of all rows are arrays; Arrow copies keys and values.
 """
 
 from __future__ import annotations
