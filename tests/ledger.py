@@ -82,7 +82,9 @@ class LedgerProducer:
                     return
                 self._send(len(self.answers))
             next_burst = max(next_burst + BURST_S, time.monotonic())
-            self._producer.poll(max(0.0, next_burst - time.monotonic()))
+            self._producer.poll(0)
+            while (left_s := next_burst - time.monotonic()) > 0:
+                self._producer.poll(left_s)  # returns early when answers come
 
     def _send(self, record: int) -> None:
         value = b"%d:%d:" % (self._number, record)

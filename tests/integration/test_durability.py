@@ -135,7 +135,7 @@ def durability_run(duration_s: float, seed: int, folder: Path) -> Run:
     run = Run(seed)
     print(f"seed {seed}, data and logs in {folder}", flush=True)
     with ProcessCluster(brokers=BROKERS, overrides=OVERRIDES, data=folder) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 2})
         topic = NewTopic(TOPIC, PARTITIONS, BROKERS, config={"min.insync.replicas": "2"})
         admin.create_topics([topic])[TOPIC].result(60)
         with (

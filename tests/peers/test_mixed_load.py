@@ -82,12 +82,12 @@ class Watched:
         self.until_in_sync()
 
     def elect_preferred(self):
-        self.ask(lambda admin: admin.elect_leaders(ElectionType.PREFERRED))
-        self.until(
-            lambda states: all(
-                state["leader"] == self.order[partition][0] for partition, state in states.items()
-            )
-        )
+        """Asks again until it is so: a controller may not have heard of the last ISR yet."""
+        deadline = time.monotonic() + WAIT_S
+        while any(s["leader"] != self.order[p][0] for p, s in self.states().items()):
+            assert time.monotonic() < deadline, self.states()
+            self.ask(lambda admin: admin.elect_leaders(ElectionType.PREFERRED))
+            time.sleep(0.5)
 
 
 def rotate_leaders(watched, ledger):
