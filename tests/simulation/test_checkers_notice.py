@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def _first_problems(name: str) -> str:
     return ""
 
 
-def _is_noticed(name: str, text: str, **data: float) -> bool:
+def _is_noticed(name: str, text: str, **data: Any) -> bool:
     """Whether a seed fails with these words."""
     plan = scenario.load(FOLDER / f"{name}.toml")
     plan = replace(plan, data=replace(plan.data, **data))
@@ -95,7 +96,7 @@ def test_a_leader_that_does_not_wait_for_its_followers(monkeypatch: pytest.Monke
         return True
 
     monkeypatch.setattr(Partition, "raise_high_watermark", alone)
-    assert _is_noticed("data", ", it was ")
+    assert _is_noticed("data", ", it was ", pause_ms=(2.0, 100.0))
 
 
 def test_a_controller_that_trusts_whoever_came_back(monkeypatch: pytest.MonkeyPatch) -> None:
