@@ -32,7 +32,9 @@ class Topics:
 
     def create(self, partitions: int = 1, replicas: int = 1, name: str = "", **config: str) -> str:
         name = name or f"topic-{next(_numbers)}"
-        settings = {key.replace("_", "."): value for key, value in config.items()}
+        # Records of these tests bear old dates: retention would delete them under the test.
+        settings = {"retention.ms": "-1"}
+        settings |= {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, partitions, replicas, config=settings)
         deadline = time.monotonic() + WAIT_S
         while True:
