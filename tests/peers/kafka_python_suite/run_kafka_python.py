@@ -1,7 +1,7 @@
 """Runs kafka-python's own integration tests on one broker and writes what came out as JSON.
 
 python tests/peers/kafka_python_suite/run_kafka_python.py outcomes.json
-python tests/peers/kafka_python_suite/run_kafka_python.py outcomes.json --judged kafka-2.8.2    or kafka-4.1
+python tests/peers/kafka_python_suite/run_kafka_python.py outcomes.json --judged kafka-4.1
 """
 
 from __future__ import annotations
