@@ -32,7 +32,7 @@ class Housekeeping:
         manager, config = self._manager, self._manager.config
         jobs: list[tuple[Callable[[], object], int]] = [
             (manager.checkpoint_offsets, config.integer("log.flush.offset.checkpoint.interval.ms")),
-            (self.delete_old_segments, config.integer("log.retention.check.interval.ms")),
+            (self._delete_in_turns, config.integer("log.retention.check.interval.ms")),
             (self._flush_by_time, _HOUSEKEEPING_MS),
             (self._expire_producers, _PRODUCER_EXPIRY_MS),
             (manager.remove_due, _HOUSEKEEPING_MS),
@@ -79,20 +79,35 @@ class Housekeeping:
         """Retention by time, size and log start over all logs."""
         now_ms = self._runtime.clock.now_ms()
         for log in list(self._manager.logs()):
-            if log.tp == self._manager.cleaner.busy_with:
-                continue
-            try:
-                self._retain(log, now_ms)
-            except OSError as error:
-                self._manager.dir_failed(log.data_dir, error)
+            self._retain(log, now_ms)
 
-    def _retain(self, log: Log, now_ms: int) -> None:
+    async def _delete_in_turns(self) -> None:
+        """The same, with a turn for everybody else after each log that lost something: ten
+        thousand of them may be due at once, and files are slow."""
+        now_ms = self._runtime.clock.now_ms()
+        for log in list(self._manager.logs()):
+            is_there = self._manager.get(log.tp) is log
+            if is_there and self._retain(log, now_ms):
+                await asyncio.sleep(0)
+
+    def _retain(self, log: Log, now_ms: int) -> bool:
+        """True where something was deleted."""
+        if log.tp == self._manager.cleaner.busy_with:
+            return False
+        try:
+            return self._drop_deletable(log, now_ms)
+        except OSError as error:
+            self._manager.dir_failed(log.data_dir, error)
+            return False
+
+    def _drop_deletable(self, log: Log, now_ms: int) -> bool:
         count = retention.deletable_segments(log, now_ms)
         if count == 0:
-            return
+            return False
         if count == len(log.segments):
             log.roll()
         removed = log.drop_segments(0, count)
         if log.start_offset < log.segments[0].base_offset:
             log.advance_start_offset(log.segments[0].base_offset)
         self._manager.remove_files_later(log, removed)
+        return True

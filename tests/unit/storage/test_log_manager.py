@@ -213,6 +213,24 @@ async def test_a_flush_moves_the_recovery_point_unless_the_log_was_cut(tmp_path:
     await logs.shutdown()
 
 
+async def test_retention_of_many_logs_lets_others_have_their_turn(tmp_path: Path) -> None:
+    clock = ManualClock()
+    logs = manager(tmp_path, clock=clock, retention_ms=10_000)
+    await logs.start()
+    many = [logs.get_or_create(TopicPartition("many", number)) for number in range(5)]
+    for log in many:
+        log.append_as_leader(batch(1, timestamp=START_MS), 0)
+        log.set_high_watermark(1)
+    clock.ms = START_MS + 30_000
+    work = asyncio.create_task(logs._housekeeping._delete_in_turns())
+    await asyncio.sleep(0)
+    assert [log.start_offset for log in many] == [1, 0, 0, 0, 0]
+    logs.delete(many[1].tp)
+    await work
+    assert [log.start_offset for log in many] == [1, 0, 1, 1, 1], "a log that is gone stays alone"
+    await logs.shutdown()
+
+
 async def test_retention_by_time_rolls_and_drops_even_the_active_segment(tmp_path: Path) -> None:
     clock = ManualClock()
     logs = manager(tmp_path, clock=clock, segment_bytes=400, retention_ms=10_000)
