@@ -175,7 +175,8 @@ class Work:
     def __init__(self, bootstrap_servers: str) -> None:
         self._cluster = Cluster(system_runtime(), bootstrap_servers)
         self._loop = asyncio.new_event_loop()
-        self._batch = build_batch([Record(None, b"x", 1_700_000_000_000)])
+        # Of today: retention would take away an old record, and its segment with it.
+        self._batch = build_batch([Record(None, b"x", system_runtime().clock.now_ms())])
 
     def __enter__(self) -> Self:
         self._call(self._cluster.metadata())
