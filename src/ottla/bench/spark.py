@@ -53,7 +53,8 @@ def main(output: str = "text", only: Sequence[str] = (), scale: float = 1.0) -> 
 
 def run(wanted: Sequence[str], scale: float) -> list[Row]:
     with ProcessCluster(brokers=1) as cluster:
-        spark = spark_session("ottla-bench", {"spark.driver.memory": "2g"})
+        conf = {"spark.driver.memory": "2g", "spark.ui.showConsoleProgress": "false"}
+        spark = spark_session("ottla-bench", conf)
         scratch = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
         try:
             bench = _Bench(spark, cluster.bootstrap_servers, scratch, scale)
