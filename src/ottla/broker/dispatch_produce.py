@@ -4,7 +4,8 @@ One batch for one partition, outside of transactions, that nobody else has to ha
 answered. Such a request differs from the one before it on its connection in the correlation id and
 the batch alone: it is recognised by its bytes, appended, and answered from a template, without
 message objects, coroutine or task. Everything else, errors of all kinds among it, is left to the
-Produce handler: a request that was not appended here is new to it.
+Produce handler: a request that was not appended here is new to it. So are all requests of brokers
+that authorise, count or throttle them.
 """
 
 from __future__ import annotations

@@ -147,6 +147,23 @@ async def test_bad_bytes_close_the_connection_with_one_log_line(
     writer.close()
 
 
+async def test_answers_before_a_bad_request_are_still_given(start: StartServer) -> None:
+    """All in one packet: the answers wait to leave together, and the last frame ends it all."""
+    server = await start()
+    reader, writer = await asyncio.open_connection(HOST, server.port)
+    good = [struct.pack(">hhih", 18, 0, number, -1) for number in (1, 2)]
+    bad = struct.pack(">hhih", 999, 0, 3, -1)
+    writer.write(b"".join(struct.pack(">i", len(body)) + body for body in (*good, bad)))
+    async with asyncio.timeout(60):
+        received = await reader.read(-1)
+    for number in (1, 2):
+        size, correlation_id = struct.unpack_from(">ii", received)
+        assert correlation_id == number
+        received = received[4 + size :]
+    assert received == b""
+    writer.close()
+
+
 async def test_answers_keep_the_order_of_requests(start: StartServer, route: Any) -> None:
     running = 0
     most = 0
