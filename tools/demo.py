@@ -1,49 +1,54 @@
-"""`make demo`: create -> produce -> Spark reads -> kill a broker -> still there.
+"""`make demo`: a cluster, a pipeline on Spark, a topic that grows, a kill -9, and nothing lost.
 
-Everything happens on this machine: three broker processes and a store in a temporary folder,
-real clients, and nothing left behind. Exits with 1 if anything seen is not as promised.
+Everything happens on this machine: three broker processes and a store in a temporary folder, files
+that come in, `examples/clicks.yaml` on Spark, Parquet out. Exits with 1 if anything seen is not as
+promised. `--keep` leaves the cluster up.
 """
 
 from __future__ import annotations
 
-import os
+import argparse
+import json
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from ottla.errors import OttlaError
+from ottla.pipelines import load_pipeline
+from ottla.pipelines.live import LiveView
+from ottla.pipelines.plots import Mark, line_plot, page
+from ottla.pipelines.runner import PipelineRun, StopSignal
+from ottla.pipelines.sessions import stderr_to
+from ottla.pipelines.spec_reader import override
+from ottla.runtime import system_runtime
+from ottla.spark.session import missing_reason, session, stop_session
 from ottla.testing.cluster import ProcessCluster
-from ottla.testing.spark import (
-    CONNECTOR,
-    missing_reason,
-    read_topic,
-    spark_session,
-    spark_tally,
-    stop_session,
-)
 from ottla.testing.tally import Tally, tally
-from peers.fetch import FetchFailed, fetch
 
-TOPIC = "clicks"
-PARTITIONS = 6
-RECORDS = 200_000
-RECORD_BYTES = 100
-SEND_TIMEOUT_S = 60.0
-READ_TIMEOUT_S = 60.0
-FAILOVER_TIMEOUT_S = 30.0
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "clicks.yaml"
+FILES = 30
+LINES_PER_FILE = 4_000
+BAD_EVERY = 5_000
+GROW_AT, KILL_AT = 8, 15
+GROWN_PARTITIONS = 9
+FILE_EVERY_S = 1.0
+FAILOVER_TIMEOUT_S = 60.0
+RUN_TIMEOUT_S = 300.0
+POLL_S = 0.25
 
 console = Console(highlight=False)
 
@@ -52,83 +57,56 @@ class DemoFailed(Exception):
     """Something was not as promised; the message is what the user sees."""
 
 
-class Reader(Protocol):
-    title: str
+@dataclass
+class Produced:
+    """What was put into the folder: the truth that everything is held against."""
 
-    def read(self, bootstrap_servers: str) -> Tally: ...
+    clicks: list[str] = field(default_factory=list)
+    orders: list[str] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+    files: int = 0
 
+    def write_file(self, folder: Path) -> None:
+        first = self.files * LINES_PER_FILE
+        lines = [self._line(number) for number in range(first, first + LINES_PER_FILE)]
+        self.clicks += lines
+        # Renamed into place: Spark must never see half a file.
+        unfinished = folder.parent / "unfinished"
+        unfinished.write_text("\n".join(lines) + "\n")
+        unfinished.rename(folder / f"{self.files:04d}.txt")
+        self.files += 1
 
-class SparkReader:
-    """Reads the topic as a DataFrame through Spark's official connector."""
-
-    title = 'Spark, spark.read.format("kafka")'
-
-    def __init__(self, scratch: Path) -> None:
-        self._log = scratch / "spark.log"
-        settings = {
-            "spark.local.dir": str(scratch / "spark"),
-            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-            "spark.ui.showConsoleProgress": "false",
+    def _line(self, number: int) -> str:
+        if number % BAD_EVERY == BAD_EVERY - 1:
+            line = f"no click {number}"
+            self.bad.append(line)
+            return line
+        click: dict[str, object] = {
+            "user": f"u{number % 997}",
+            "page": f"/p/{number}",
+            "paid": max(number % 10 - 6, 0),
         }
-        with _stderr_to(self._log):
-            self._session = spark_session("ottla-demo", settings)
-
-    def read(self, bootstrap_servers: str) -> Tally:
-        with _stderr_to(self._log):
-            return spark_tally(read_topic(self._session, bootstrap_servers, TOPIC))
-
-    def close(self) -> None:
-        with _stderr_to(self._log):
-            stop_session(self._session)
+        if click["paid"]:
+            self.orders.append(json.dumps(click, separators=(",", ":")))
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return json.dumps({**click, "at": at}, separators=(",", ":"))
 
 
-class ClientReader:
-    """Reads the topic with librdkafka where Spark's connector cannot be had."""
+@dataclass
+class Story:
+    """What the plot shows: rows per second of each job, and what happened meanwhile."""
 
-    title = "confluent-kafka"
+    began_s: float
+    speeds: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
 
-    def read(self, bootstrap_servers: str) -> Tally:
-        consumer = Consumer({**client(bootstrap_servers), "group.id": "demo"})
-        try:
-            places = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
-            end = sum(consumer.get_watermark_offsets(place, timeout=30)[1] for place in places)
-            for place in places:
-                place.offset = OFFSET_BEGINNING
-            consumer.assign(places)
-            total = Tally(0, 0)
-            deadline = time.monotonic() + READ_TIMEOUT_S
-            while total.count < end and time.monotonic() < deadline:
-                batch = consumer.consume(10_000, timeout=0.5)
-                total += tally(
-                    message.value() or b"" for message in batch if message.error() is None
-                )
-            return total
-        finally:
-            consumer.close()
+    def note_speeds(self, run: PipelineRun) -> None:
+        now_s = time.monotonic() - self.began_s
+        for stream in run.streams:
+            self.speeds.setdefault(stream.name, []).append((now_s, stream.rows_per_s))
 
-
-@contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
-    """Spark's JVM writes to the descriptor itself; its chatter goes to a file."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with path.open("ab") as log:
-        os.dup2(log.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
-def client(bootstrap_servers: str) -> dict[str, str | int | float | bool]:
-    """What all librdkafka clients share: a killed broker is no news here, so it is not logged."""
-    critical = 2
-    return {"bootstrap.servers": bootstrap_servers, "log_level": critical}
-
-
-def value_of(number: int) -> bytes:
-    return (b'{"click":%d,"page":"/p/%d"}' % (number, number % 997)).ljust(RECORD_BYTES)
+    def mark(self, text: str) -> None:
+        self.marks.append(Mark(time.monotonic() - self.began_s, text))
 
 
 def heading(number: int, text: str) -> None:
@@ -136,17 +114,18 @@ def heading(number: int, text: str) -> None:
 
 
 def note(text: str) -> None:
-    console.print(f"  [dim]{text}[/]")
+    console.print(f"  [dim]{text}[/]", soft_wrap=True)
 
 
 def good(text: str) -> None:
-    console.print(f"  [green]✓[/] {text}")
+    console.print(f"  [green]✓[/] {text}", soft_wrap=True)
 
 
-def start_cluster(stack: ExitStack, scratch: Path) -> ProcessCluster:
+def start_cluster(scratch: Path) -> ProcessCluster:
     heading(1, "A cluster: three broker processes and a store, on free ports")
     began = time.monotonic()
-    cluster = stack.enter_context(ProcessCluster(brokers=3, data=scratch / "data"))
+    events = {"ottla.lifecycle.topic.enable": "true"}
+    cluster = ProcessCluster(brokers=3, data=scratch / "data", overrides=events).start()
     good(f"ready in {time.monotonic() - began:.1f} s")
     note(f"bootstrap.servers={cluster.bootstrap_servers}")
     note(f"zookeeper={cluster.zookeeper}")
@@ -154,12 +133,12 @@ def start_cluster(stack: ExitStack, scratch: Path) -> ProcessCluster:
     return cluster
 
 
-def create_topic(cluster: ProcessCluster) -> None:
-    heading(2, f"A topic: {PARTITIONS} partitions, each on three brokers")
-    count = str(PARTITIONS)
-    create = ("--create", "--topic", TOPIC, "--partitions", count, "--replication-factor", "3")
-    ottla_topics(cluster, *create)
-    ottla_topics(cluster, "--describe", "--topic", TOPIC)
+def create_topics(cluster: ProcessCluster) -> None:
+    heading(2, "Topics, each partition on three brokers")
+    for name, partitions in (("clicks", 6), ("orders", 3)):
+        create = ("--create", "--topic", name, "--partitions", str(partitions))
+        ottla_topics(cluster, *create, "--replication-factor", "3")
+    ottla_topics(cluster, "--describe", "--topic", "clicks")
 
 
 def ottla_topics(cluster: ProcessCluster, *arguments: str) -> None:
@@ -174,82 +153,116 @@ def ottla_topics(cluster: ProcessCluster, *arguments: str) -> None:
         raise DemoFailed(f"ottla topics failed: {run.stderr.strip() or run.stdout.strip()}")
 
 
-def produce(cluster: ProcessCluster) -> Tally:
-    heading(3, f"{RECORDS:,} records of {RECORD_BYTES} bytes, acks=all, from confluent-kafka")
-    failures: list[str] = []
+def start_spark(stack: ExitStack, scratch: Path) -> SparkSession:
+    heading(3, "Spark, in this process")
+    began = time.monotonic()
+    settings = {
+        "spark.local.dir": str(scratch / "spark"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    with console.status("  Spark starts"), stderr_to(scratch / "spark.log"):
+        spark = session("ottla-demo", master="local[2]", conf=settings)
+    stack.callback(stop_session, spark)
+    # PySpark has put a handler of its own there.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    good(f"session up in {time.monotonic() - began:.1f} s, no jars, no Docker")
+    return spark
 
-    def delivered(error: object, _message: object) -> None:
-        if error is not None:
-            failures.append(str(error))
 
-    producer = Producer(
-        {
-            **client(cluster.bootstrap_servers),
-            "enable.idempotence": True,
-            "linger.ms": 5,
-            "queue.buffering.max.messages": RECORDS,
-        }
+def run_pipeline(
+    cluster: ProcessCluster, spark: SparkSession, scratch: Path, story: Story
+) -> Produced:
+    heading(4, "examples/clicks.yaml: ingest -> transform -> archive, while files keep coming")
+    home = scratch / "pipeline"
+    (home / "in").mkdir(parents=True)
+    shutil.copy(EXAMPLE, home / EXAMPLE.name)
+    pipeline = override(
+        load_pipeline(home / EXAMPLE.name),
+        {"bootstrap_servers": cluster.bootstrap_servers},
+        "demo",
     )
-    began = time.monotonic()
-    columns = (TextColumn("  sending"), BarColumn(), TextColumn("{task.completed:,.0f}"))
-    quiet = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
-        task = progress.add_task("", total=RECORDS)
-        for number in range(RECORDS):
-            producer.produce(TOPIC, value_of(number), on_delivery=delivered)
-            if number % 2_000 == 0:
-                producer.poll(0)
-                progress.update(task, completed=number - len(producer))
-        left = producer.flush(SEND_TIMEOUT_S)
-    if failures or left:
-        raise DemoFailed(f"{left + len(failures)} records were not acknowledged: {failures[:1]}")
-    seconds = time.monotonic() - began
-    good(f"every record acknowledged by all in-sync replicas, {RECORDS / seconds:,.0f} records/s")
-    sent = tally(map(value_of, range(RECORDS)))
-    note(f"sent: count {sent.count:,}, checksum {sent.checksum}")
-    return sent
-
-
-def open_reader(stack: ExitStack, scratch: Path) -> Reader:
-    heading(4, "Read it back")
+    produced = Produced()
+    run = PipelineRun(pipeline, spark)
+    ending = StopSignal()
+    run.start()
     try:
-        outcome = fetch(CONNECTOR)
-    except FetchFailed as failure:
-        outcome = f"failed: {failure}"
-    reason = missing_reason()
-    if reason is not None:
-        console.print(f"  [yellow]Spark is left out:[/] {reason} [dim]({outcome})[/]")
-        return ClientReader()
-    began = time.monotonic()
-    with console.status("  Spark starts"):
-        reader = SparkReader(scratch)
-    stack.callback(reader.close)
-    note(f"Spark session up in {time.monotonic() - began:.1f} s")
-    return reader
+        with LiveView(console, system_runtime().clock) as view:
+            drive(cluster, run, view, produced, story, home / "in")
+        note("no more files: ingest ends first, the others read what it has written")
+    except BaseException:
+        ending.hurry.set()
+        raise
+    finally:
+        run.stop(ending)
+    story.note_speeds(run)
+    report = run.finish()
+    for line in report.lines():
+        note(line)
+    if not report.is_sound:
+        raise DemoFailed("a job failed")
+    return produced
 
 
-def read_back(reader: Reader, cluster: ProcessCluster, sent: Tally) -> None:
-    began = time.monotonic()
-    with console.status(f"  {reader.title} reads"):
-        found = reader.read(cluster.bootstrap_servers)
-    seconds = time.monotonic() - began
-    note(f"read: count {found.count:,}, checksum {found.checksum}  ({seconds:.1f} s)")
-    if found != sent:
-        raise DemoFailed(f"{reader.title} read {found}, sent was {sent}")
-    good(f"{reader.title}: count and checksum equal")
+def drive(
+    cluster: ProcessCluster,
+    run: PipelineRun,
+    view: LiveView,
+    produced: Produced,
+    story: Story,
+    folder: Path,
+) -> None:
+    """One file, and when all jobs have seen it, one a second; a growth and a kill in between; ends
+    when all files are written and taken in."""
+    deadline = time.monotonic() + RUN_TIMEOUT_S
+    next_file_s = 0.0
+    while produced.files < FILES or not all_read(run, produced):
+        if not run.poll() or time.monotonic() > deadline:
+            raise DemoFailed("; ".join(run.report().lines()))
+        view.update(run.streams)
+        story.note_speeds(run)
+        is_warm = produced.files == 0 or all(s.progress.rows for s in run.streams)
+        if is_warm and produced.files < FILES and time.monotonic() >= next_file_s:
+            next_file_s = time.monotonic() + FILE_EVERY_S
+            produced.write_file(folder)
+            if produced.files == GROW_AT:
+                grow(cluster, story)
+            elif produced.files == KILL_AT:
+                kill_a_leader(cluster, story)
+        time.sleep(POLL_S)
 
 
-def kill_a_leader(cluster: ProcessCluster) -> None:
-    admin = AdminClient(client(cluster.bootstrap_servers))
+def all_read(run: PipelineRun, produced: Produced) -> bool:
+    return run.streams[0].progress.rows >= len(produced.clicks)
+
+
+def grow(cluster: ProcessCluster, story: Story) -> None:
+    heading(5, "The topic grows while the stream runs")
+    ottla_topics(cluster, "--alter", "--topic", "clicks", "--partitions", str(GROWN_PARTITIONS))
+    good(f"{GROWN_PARTITIONS} partitions; the stream finds them by itself")
+    story.mark("grown")
+
+
+def kill_a_leader(cluster: ProcessCluster, story: Story) -> None:
+    # A broker that is killed is no news here, so librdkafka does not log it.
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 2})
     before = leaders(admin)
     victim = before[0]
-    heading(5, f"kill -9 of broker {victim}, which leads partition 0")
+    heading(6, f"kill -9 of broker {victim}, which leads partition 0")
     note(f"pid {cluster.pid(victim)} gets no chance to say goodbye; its session must run out (6 s)")
     cluster.kill(victim)
+    story.mark(f"kill -9 {victim}")
     began = time.monotonic()
-    with console.status("  the controller notices"):
-        now = wait_for_leaders(admin, victim)
-    good(f"new leaders after {time.monotonic() - began:.1f} s")
+    deadline = began + FAILOVER_TIMEOUT_S
+    now = leaders(admin)
+    while len(now) != len(before) or {victim, -1} & set(now.values()):
+        if time.monotonic() > deadline:
+            raise DemoFailed(f"partitions without a live leader: {now}")
+        time.sleep(0.1)
+        now = leaders(admin)
+    story.mark("new leaders")
+    good(f"new leaders after {time.monotonic() - began:.1f} s, and the stream goes on")
     table = Table("partition", "led by", "now led by", box=None, padding=(0, 3))
     for partition, leader in sorted(before.items()):
         moved = leader != now[partition]
@@ -258,38 +271,81 @@ def kill_a_leader(cluster: ProcessCluster) -> None:
 
 
 def leaders(admin: AdminClient) -> dict[int, int]:
-    topic = admin.list_topics(TOPIC, timeout=30).topics[TOPIC]
+    topic = admin.list_topics("clicks", timeout=30).topics["clicks"]
     return {partition: state.leader for partition, state in topic.partitions.items()}
 
 
-def wait_for_leaders(admin: AdminClient, victim: int) -> dict[int, int]:
-    deadline = time.monotonic() + FAILOVER_TIMEOUT_S
-    while True:
-        now = leaders(admin)
-        if len(now) == PARTITIONS and not {victim, -1} & set(now.values()):
-            return now
-        if time.monotonic() > deadline:
-            raise DemoFailed(f"partitions without a live leader: {now}")
-        time.sleep(0.1)
+def compare(cluster: ProcessCluster, spark: SparkSession, scratch: Path, sent: Produced) -> None:
+    heading(7, "What is in Parquet against what was produced")
+    archive = spark.read.parquet(str(scratch / "pipeline" / "archive"))
+    bad = (
+        spark.read.format("ottla")
+        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", "clicks.bad")
+        .load()
+    )
+    rows = (
+        ("clicks", sent.clicks, archive.where("topic = 'clicks'")),
+        ("orders", sent.orders, archive.where("topic = 'orders'")),
+        ("clicks.bad", sent.bad, bad),
+    )
+    table = Table("topic", "produced", "found", "checksums", box=None, padding=(0, 3))
+    wrong = []
+    for topic, lines, frame in rows:
+        wanted = tally(line.encode() for line in lines)
+        one = frame.selectExpr(
+            "count(*) n",
+            "coalesce(sum(crc32(value)), 0) total",
+            "count(distinct partition, offset) places",
+        ).collect()[0]
+        found = Tally(one["n"], one["total"])
+        table.add_row(topic, f"{wanted.count:,}", f"{found.count:,}", f"{found.checksum}")
+        if found != wanted or one["places"] != one["n"]:
+            wrong.append(f"{topic}: produced {wanted}, found {found}")
+    console.print(table)
+    if wrong:
+        raise DemoFailed("; ".join(wrong))
+    good("equal: every line exactly once, counts and checksums")
+    partitions = archive.where("topic = 'clicks'").select("partition").distinct().count()
+    if partitions != GROWN_PARTITIONS:
+        raise DemoFailed(f"records of {partitions} partitions, not of {GROWN_PARTITIONS}")
+    good(f"records of all {partitions} partitions, also of those that came later")
 
 
-def run() -> None:
+def save_plot(story: Story, path: Path) -> None:
+    plot = line_plot("Rows per second", story.speeds, unit="rows/s", marks=story.marks)
+    path.write_text(page("Ottla demo", [plot]))
+    good(f"plot: {path}")
+
+
+def run(keep: bool, plot: Path) -> None:
     began = time.monotonic()
-    console.print("[bold]Ottla[/]: a topic is made, filled, read by Spark, and survives a kill -9")
+    console.print(
+        "[bold]Ottla[/]: files -> topics -> Parquet on Spark; a topic grows, a broker dies"
+    )
+    reason = missing_reason()
+    if reason is not None:
+        raise DemoFailed(reason)
     scratch = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
-    try:
-        with ExitStack() as stack:
-            cluster = start_cluster(stack, scratch)
-            pids = [cluster.pid(broker) for broker in range(3)]
-            create_topic(cluster)
-            sent = produce(cluster)
-            reader = open_reader(stack, scratch)
-            read_back(reader, cluster, sent)
-            kill_a_leader(cluster)
-            heading(6, "Still there?")
-            read_back(reader, cluster, sent)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    story = Story(time.monotonic())
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        cluster = start_cluster(scratch)
+        pids = [cluster.pid(broker) for broker in range(3)]
+        ending = stack.enter_context(ExitStack())
+        ending.callback(cluster.stop)
+        create_topics(cluster)
+        spark = start_spark(stack, scratch)
+        produced = run_pipeline(cluster, spark, scratch, story)
+        compare(cluster, spark, scratch, produced)
+        save_plot(story, plot)
+        if keep:
+            ending.pop_all()
+            stop_session(spark)
+            keep_cluster(cluster)
+            stack.pop_all()
+            return
     left = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     if left or scratch.exists():
         raise DemoFailed(f"left behind: pids {left}, folder {scratch}")
@@ -297,12 +353,24 @@ def run() -> None:
     console.print(f"\n[bold green]Done[/] in {time.monotonic() - began:.0f} s")
 
 
+def keep_cluster(cluster: ProcessCluster) -> None:
+    alive = next(b for b in range(3) if Path(f"/proc/{cluster.pid(b)}").exists())
+    status = Path(f"/proc/{cluster.pid(alive)}/status").read_text()
+    supervisor = status.partition("PPid:")[2].split()[0]
+    console.print(f"\nkept: bootstrap.servers={cluster.bootstrap_servers}", soft_wrap=True)
+    console.print(f"kill {supervisor} ends it; its data stays in {cluster.options.data}")
+
+
 def main() -> int:
+    parser = argparse.ArgumentParser(description="Ottla's demo.")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster up")
+    parser.add_argument("--plot", type=Path, default=Path("ottla-demo.html"))
+    options = parser.parse_args()
     # `kill` and closing the terminal clean up as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        run()
+        run(options.keep, options.plot.absolute())
     except (DemoFailed, OttlaError) as failure:
         console.print(f"[bold red]failed:[/] {failure}")
         return 1

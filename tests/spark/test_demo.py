@@ -8,19 +8,24 @@ from pathlib import Path
 
 import pytest
 
+from ottla.spark.session import missing_reason
 from ottla.testing.peers import peers_required
-from ottla.testing.spark import missing_reason
 
 DEMO = Path(__file__).parents[2] / "tools" / "demo.py"
-LIMIT_S = 120
+LIMIT_S = 400
 
 
-def run_demo(tmp_path, **environment):
+@pytest.mark.spark
+@pytest.mark.timeout(LIMIT_S + 60)
+def test_the_demo(tmp_path):
+    reason = missing_reason()
+    if reason is not None:
+        (pytest.fail if peers_required() else pytest.skip)(reason)
     scratch = tmp_path / "tmp"
     scratch.mkdir()
     run = subprocess.run(
-        [sys.executable, DEMO],
-        env={**os.environ, "TMPDIR": str(scratch), **environment},
+        [sys.executable, DEMO, "--plot", tmp_path / "plot.html"],
+        env={**os.environ, "TMPDIR": str(scratch)},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -28,26 +33,33 @@ def run_demo(tmp_path, **environment):
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stderr == ""
+    for promise in (
+        "Created topic clicks.",
+        "The topic grows while the stream runs",
+        "new leaders after",
+        "equal: every line exactly once",
+        "records of all 9 partitions",
+        "all processes stopped",
+    ):
+        assert promise in run.stdout
     pids = [int(pid) for pid in re.findall(r"broker \d: pid (\d+)", run.stdout)]
     assert len(pids) == 3
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
     assert [path.name for path in scratch.iterdir() if path.name.startswith("ottla")] == []
-    return run.stdout
+    plot = (tmp_path / "plot.html").read_text()
+    assert "<svg" in plot and "kill -9" in plot
 
 
-@pytest.mark.spark
-def test_the_demo_with_spark(tmp_path):
-    reason = missing_reason()
-    if reason is not None and peers_required():
-        pytest.fail(reason)
-    if reason is not None:
-        pytest.skip(reason)
-    output = run_demo(tmp_path)
-    assert output.count('spark.read.format("kafka"): count and checksum equal') == 2
-
-
-def test_the_demo_without_maven_says_why_spark_is_left_out(tmp_path):
-    output = run_demo(tmp_path, OTTLA_CACHE=str(tmp_path / "cache"), PATH="/nonexistent")
-    assert "Spark is left out" in output
-    assert "mvn not found" in output
-    assert output.count("confluent-kafka: count and checksum equal") == 2
+def test_the_demo_without_spark_says_why():
+    code = (
+        "import importlib.util as u, runpy, sys; found = u.find_spec;"
+        "u.find_spec = lambda name, *a: None if name == 'pyspark' else found(name, *a);"
+        f"sys.path.insert(0, {str(DEMO.parent)!r}); sys.argv = ['demo'];"
+        f"runpy.run_path({str(DEMO)!r}, run_name='__main__')"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 1
+    assert "PySpark is not installed" in run.stdout
+    assert run.stderr == ""

@@ -25,7 +25,10 @@ def clicks(first, last, bad_every=0):
             yield json.dumps({"user": f"u{number % 7}", "page": f"/p/{number}", "at": at})
 
 
-def test_files_to_topic_to_topic_to_parquet_with_what_is_there(spark, ottla_processes, tmp_path):
+@pytest.mark.parametrize("source", ["ottla", "kafka"])
+def test_files_to_topic_to_topic_to_parquet_with_what_is_there(
+    spark, ottla_processes, tmp_path, source
+):
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.txt").write_text("\n".join(clicks(0, 1000, bad_every=100)))
@@ -33,18 +36,18 @@ def test_files_to_topic_to_topic_to_parquet_with_what_is_there(spark, ottla_proc
         f"""
         name: shop
         bootstrap_servers: {ottla_processes.bootstrap_servers}
-        format: {FORMAT}
+        format: {source}
         trigger: available_now
         jobs:
-          - ingest: {{format: text, path: in, topic: {{name: run.clicks, partitions: 3}}}}
+          - ingest: {{format: text, path: in, topic: {{name: {source}.clicks, partitions: 3}}}}
           - transform:
-              from: {{clicks: run.clicks}}
+              from: {{clicks: {source}.clicks}}
               schema: user string not null, page string, at timestamp
               sql: select user, page from clicks where user <> 'u0'
               record_key: user
-              to: {{name: run.pages, partitions: 2}}
-              dead_letter: run.bad
-          - archive: {{from: run.clicks, path: archive}}
+              to: {{name: {source}.pages, partitions: 2}}
+              dead_letter: {source}.bad
+          - archive: {{from: {source}.clicks, path: archive}}
         """,
         "shop.yaml",
         tmp_path,
@@ -52,20 +55,20 @@ def test_files_to_topic_to_topic_to_parquet_with_what_is_there(spark, ottla_proc
     report = run_pipeline(pipeline, spark)
     assert report.is_sound, report.lines()
     assert [job.state for job in report.jobs] == ["finished"] * 4
-    assert report.job("ingest-run.clicks").rows == 1000
-    assert report.job("archive-run.clicks").rows == 1000
+    assert report.job(f"ingest-{source}.clicks").rows == 1000
+    assert report.job(f"archive-{source}.clicks").rows == 1000
 
     rows = [json.loads(line) for line in clicks(0, 1000, bad_every=100) if line[0] == "{"]
     wanted = sorted((r["user"], r["page"]) for r in rows if r["user"] != "u0")
-    pages = read_topic(ottla_processes.bootstrap_servers, "run.pages")
+    pages = read_topic(ottla_processes.bootstrap_servers, f"{source}.pages")
     found = [(m.key().decode(), json.loads(m.value())) for m in pages]
     assert sorted((value["user"], value["page"]) for _, value in found) == wanted
     assert all(key == value["user"] for key, value in found)
-    bad = read_topic(ottla_processes.bootstrap_servers, "run.bad")
+    bad = read_topic(ottla_processes.bootstrap_servers, f"{source}.bad")
     assert sorted(m.value() for m in bad) == sorted(b"not json %d" % n for n in range(0, 1000, 100))
     told = dict(bad[0].headers())
     assert told["ottla.reason"] == b"does not fit the schema"
-    assert told["ottla.topic"] == b"run.clicks"
+    assert told["ottla.topic"] == f"{source}.clicks".encode()
 
     stored = spark.read.parquet(str(tmp_path / "archive"))
     assert {row["v"] for row in stored.selectExpr("cast(value as string) v").collect()} == set(
