@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from datetime import datetime
 
 import pytest
@@ -11,7 +12,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pipeline_helpers import DEADLINE_S, read_topic
 
-from ottla.pipelines import parse_pipeline, run_pipeline
+from ottla.pipelines import Archive, Pipeline, Source, parse_pipeline, run_pipeline
+from ottla.pipelines.context import JobContext
+from ottla.pipelines.jobs.archive import ArchiveWriter, with_time_columns
 from ottla.pipelines.jobs.audit import incidents, parse_events
 from ottla.pipelines.mirror_groups import OFFSET_HEADER
 from ottla.testing.cluster import Cluster
@@ -93,6 +96,50 @@ def test_an_archive_is_restored_record_for_record(spark, ottla_processes, writte
     small = restore.replace("jobs.restored, partitions: 3", "jobs.small, partitions: 2")
     refused = run_pipeline(parse_pipeline(small, "jobs.yaml", tmp_path), spark)
     assert "has partition 2" in refused.job("restore-jobs.small").error
+
+
+def test_a_batch_that_runs_again_is_archived_once(spark, tmp_path):
+    """As after a kill between the last file and Spark's commit, and in the midst of compaction."""
+    job = Archive(name="a", from_=(Source("t", "t"),), path=str(tmp_path / "a"), compact_files=4)
+    context = JobContext(spark, Pipeline(jobs=(job,)))
+    spark.sparkContext.setLocalProperty("sql.streaming.queryId", str(uuid.uuid4()))
+
+    def batch(number):
+        rows = spark.range(number * 10, number * 10 + 10, numPartitions=number % 2 + 1)
+        place = (
+            "'t' as topic",
+            "0 as partition",
+            "id as offset",
+            "cast(string(id) as binary) as value",
+        )
+        return rows.selectExpr(*place, f"timestamp_millis({FIRST_MS}) as timestamp")
+
+    def offsets():
+        stored = spark.read.parquet(job.path)
+        return sorted(row["offset"] for row in stored.select("offset").collect())
+
+    try:
+        writer = ArchiveWriter(context, job)
+        writer.write(with_time_columns(batch(0), "date"), 0)
+        writer.write(with_time_columns(batch(1).coalesce(1), "date"), 1)
+        writer = ArchiveWriter(context, job)
+        writer.write(with_time_columns(batch(1).repartition(3), "date"), 1)
+        assert offsets() == list(range(20))
+        kept = {file: file.read_bytes() for file in (tmp_path / "a").rglob("b-*.parquet")}
+        for number in range(2, 6):
+            writer.write(with_time_columns(batch(number), "date"), number)
+        (joined,) = (tmp_path / "a").rglob("c-*.parquet")
+        assert offsets() == list(range(60))
+        for file, content_before in kept.items():
+            file.write_bytes(content_before)  # the compaction was cut short
+        assert joined.exists() and offsets() != list(range(60))
+        writer = ArchiveWriter(context, job)
+        writer.write(with_time_columns(batch(5), "date"), 5)
+        assert offsets() == list(range(60))
+        writer.finish()
+        assert offsets() == list(range(60))
+    finally:
+        spark.sparkContext.setLocalProperty("sql.streaming.queryId", None)
 
 
 def test_a_batch_that_is_written_again_counts_once(spark, ottla_processes):
