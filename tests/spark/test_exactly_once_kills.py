@@ -1,0 +1,85 @@
+"""`kill -9` of the Spark driver, of Python workers and of a broker, in the middle of a stream.
+
+Records go from a topic through a shuffle to another topic, and from there to a Parquet archive.
+Afterwards another client (confluent-kafka, read_committed) finds every record in the topic exactly
+once, and so does pyarrow in the archive. The order, the places and the victims come from the seed.
+
+That the judge can say no is shown by the campaign: the same rounds with
+`deliveryGuarantee=at_least_once` leave records twice.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from campaign import table, write_page
+from kill_round import BROKERS, KILLS, RECORDS, RECORDS_PER_SECOND, Round, Verdict, run_round
+
+from ottla.spark.session import missing_reason
+from ottla.testing.peers import peers_required
+
+pytestmark = pytest.mark.spark
+
+ROUNDS = 20
+ROUNDS_AT_LEAST_ONCE = 3
+
+
+@pytest.fixture(autouse=True)
+def needs_spark() -> None:
+    reason = missing_reason()
+    if reason is not None:
+        (pytest.fail if peers_required() else pytest.skip)(reason)
+
+
+def judged_round(seed: int, folder: Path) -> Round:
+    done = run_round(seed, folder)
+    assert done.topic.is_exactly_once, f"seed {seed}, topic: {done.topic}, see {folder}"
+    assert done.archive.is_exactly_once, f"seed {seed}, archive: {done.archive}, see {folder}"
+    shutil.rmtree(folder)
+    return done
+
+
+def test_the_verdict_sees_what_is_missing_and_what_is_twice() -> None:
+    numbers = [*range(RECORDS)]
+    assert Verdict.of(numbers).is_exactly_once
+    assert str(Verdict.of([*numbers[:-1], 5, 5])) == "1 missing, 1 more than once"
+    assert not Verdict.of([*numbers, RECORDS]).is_exactly_once
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [7, 8])
+def test_every_record_is_there_once_after_kills(seed: int, tmp_path: Path) -> None:
+    done = judged_round(int(os.environ.get("OTTLA_SEED", seed)), tmp_path / "round")
+    assert len(done.kills) == len(KILLS)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(7200)
+def test_twenty_rounds_of_kills(campaign: None, tmp_path: Path) -> None:
+    seed = int(os.environ.get("OTTLA_SEED") or random.SystemRandom().randrange(1_000_000))
+    done = [judged_round(seed + index, tmp_path / f"round-{index}") for index in range(ROUNDS)]
+    loose = [
+        run_round(seed + index, tmp_path / f"loose-{index}", guarantee="at_least_once")
+        for index in range(ROUNDS_AT_LEAST_ONCE)
+    ]
+    results = table(Round.HEAD, (found.row() for found in done))
+    compared = table(Round.HEAD, (found.row() for found in loose))
+    write_page(
+        "exactly-once",
+        "Spark, a topic and Parquet under kill -9",
+        "Records go from a topic through a shuffle to another topic and on to a Parquet archive, "
+        "while the Spark driver (with its JVM), Python workers and a broker are killed; afterwards "
+        "confluent-kafka (read_committed) and pyarrow must find every record exactly once "
+        "(`tests/spark/test_exactly_once_kills.py`).",
+        {
+            "brokers": f"{BROKERS} processes, replication factor {BROKERS}, min.insync.replicas 2",
+            "records": f"{RECORDS} a round, {RECORDS_PER_SECOND} per second",
+            "rounds": f"{len(done)} of {ROUNDS} passed, seeds from {seed}",
+        },
+        f"{results}\n\nThe same with `deliveryGuarantee=at_least_once`, which promises less: "
+        f"a judge that cannot say no would be worth nothing.\n\n{compared}",
+    )
