@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
+
+# A shell starts what runs in its background with SIGINT ignored, and every process started from
+# there inherits that: tests that press Ctrl-C would wait in vain.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run: what fails here fails again. New examples are for the campaign.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
