@@ -117,22 +117,19 @@ class Driver:
                 process.kill()
         self._process.wait()
 
-    def kill_workers(self, choice: random.Random) -> int:
-        """One or all of the Python workers, as soon as there are any; tells how many."""
+    def kill_workers(self, choice: random.Random) -> None:
+        """One or all of the Python workers, again and again until Spark has lost a task by it:
+        workers are idle most of the time."""
         deadline = time.monotonic() + WAIT_S
         kill_all = choice.random() < 0.5
-        which = choice.random()
-        while True:
+        lost = self._lost()
+        while self._lost() == lost:
             self.check()
+            assert time.monotonic() < deadline, f"no task was lost:\n{self.tail()}"
             workers = self.workers()
-            if workers:
-                break
-            assert time.monotonic() < deadline, "there are no Python workers"
-            time.sleep(0.05)
-        victims = workers if kill_all else [workers[int(which * len(workers))]]
-        for victim in victims:
-            victim.kill()
-        return len(victims)
+            for victim in workers if kill_all else choice.sample(workers, min(1, len(workers))):
+                victim.kill()
+            time.sleep(0.1)
 
     def workers(self) -> list[Process]:
         """Those that run tasks, forked by `pyspark.daemon`, and those that plan the sources."""
@@ -165,6 +162,9 @@ class Driver:
 
     def tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-60:])
+
+    def _lost(self) -> int:
+        return self.count(LOST_TASK) + self.count(FAILED_QUERY)
 
     def count(self, pattern: re.Pattern[str]) -> int:
         return len(pattern.findall(self.log.read_text(errors="replace")))

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import pyarrow.parquet
@@ -22,8 +23,9 @@ from ottla.testing import ProcessCluster
 SOURCE, TARGET = "numbers", "copied"
 BROKERS = 3
 PARTITIONS = 3
-RECORDS = 30_000
-RECORDS_PER_SECOND = 2_000
+# At least: records come until the last kill is done, so that every kill meets work.
+RECORDS = 8_000
+RECORDS_PER_SECOND = 600
 KEYS = 997
 PADDING = 80
 # The shortest session that the store grants: two of its ticks.
@@ -38,9 +40,11 @@ class Numbers:
 
     def __init__(self, servers: str) -> None:
         self.failures: Counter[str] = Counter()
+        self.total = 0
         self._producer = Producer(
             {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5, **QUIET}
         )
+        self._enough = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -50,13 +54,14 @@ class Numbers:
         self._thread.join(WAIT_S)
 
     def finish(self) -> None:
+        self._enough.set()
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive() and self._producer.flush(WAIT_S) == 0
         assert self.failures == {}, self.failures
 
     def _run(self) -> None:
-        for number in range(RECORDS):
-            if self._stop.is_set():
+        for number in count():
+            if self._stop.is_set() or (number >= RECORDS and self._enough.is_set()):
                 return
             self._producer.produce(
                 SOURCE,
@@ -64,7 +69,10 @@ class Numbers:
                 key=b"key-%d" % (number % KEYS),
                 on_delivery=self._answered,
             )
-            self._producer.poll(0.0 if number % 100 else 100 / RECORDS_PER_SECOND)
+            self.total = number + 1
+            self._producer.poll(0.0)
+            if number % 100 == 0:
+                self._stop.wait(100 / RECORDS_PER_SECOND)
 
     def _answered(self, error: object, _message: object) -> None:
         if error is not None:
@@ -129,12 +137,12 @@ class Verdict:
     strangers: list[int]
 
     @classmethod
-    def of(cls, numbers: Iterable[int]) -> Verdict:
+    def of(cls, numbers: Iterable[int], total: int) -> Verdict:
         found = Counter(numbers)
         return cls(
-            [number for number in range(RECORDS) if number not in found],
+            [number for number in range(total) if number not in found],
             sorted(number for number, times in found.items() if times > 1),
-            sorted(set(found) - set(range(RECORDS))),
+            sorted(set(found) - set(range(total))),
         )
 
     @property
@@ -155,16 +163,17 @@ class Round:
     kills: list[str] = field(default_factory=list)
     lost_tasks: int = 0
     failed_queries: int = 0
+    records: int = 0
     seconds: float = 0.0
-    topic: Verdict = field(default_factory=lambda: Verdict.of(()))
-    archive: Verdict = field(default_factory=lambda: Verdict.of(()))
+    topic: Verdict = field(default_factory=lambda: Verdict.of((), 0))
+    archive: Verdict = field(default_factory=lambda: Verdict.of((), 0))
 
-    HEAD = ("seed", "kills, after records", "tasks lost", "queries lost", "seconds", "found")
+    HEAD = ("seed", "kills, after records", "tasks lost", "queries lost", "records", "s", "found")
 
     def row(self) -> tuple[object, ...]:
         found = "all once" if self.topic.is_exactly_once and self.archive.is_exactly_once else ""
         found = found or f"topic: {self.topic}; archive: {self.archive}"
-        numbers = (self.lost_tasks, self.failed_queries, round(self.seconds))
+        numbers = (self.lost_tasks, self.failed_queries, self.records, round(self.seconds))
         return (self.seed, ", ".join(self.kills), *numbers, found)
 
 
@@ -268,8 +277,9 @@ def run_round(seed: int, folder: Path, guarantee: str = "exactly_once") -> Round
         finally:
             numbers.stop()
             follower.close()
-        done.topic = Verdict.of(numbers_in_topic(servers))
-    done.archive = Verdict.of(numbers_in_archive(settings.archive))
+        done.topic = Verdict.of(numbers_in_topic(servers), numbers.total)
+    done.archive = Verdict.of(numbers_in_archive(settings.archive), numbers.total)
+    done.records = numbers.total
     done.seconds = time.monotonic() - began
     print(f"  {done.row()}", flush=True)
     return done
