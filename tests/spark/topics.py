@@ -66,11 +66,30 @@ class Topics:
     def fill(self, name: str, values: Iterable[bytes], **settings: Any) -> None:
         """Values with their number as timestamp in seconds, to one partition or by key."""
         partition = settings.pop("partition", None)
+        records = list(values)
+        deadline = time.monotonic() + WAIT_S
+        while failures := self._send(name, records, partition, settings):
+            # librdkafka drops records for a partition that the broker it asked has not heard of.
+            unheard = {error.code() for error in failures} == {KafkaError._UNKNOWN_PARTITION}
+            assert unheard and len(failures) == len(records), failures
+            assert time.monotonic() < deadline, failures
+
+    def _send(
+        self, name: str, values: list[bytes], partition: int | None, settings: dict[str, Any]
+    ) -> list[KafkaError]:
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5, **settings})
+        failures: list[KafkaError] = []
         for number, value in enumerate(values):
             options = {"partition": partition} if partition is not None else {"key": value}
-            producer.produce(name, value, timestamp=1_000 * (number + 1), **options)
+            producer.produce(
+                name,
+                value,
+                timestamp=1_000 * (number + 1),
+                on_delivery=lambda error, _: failures.append(error) if error else None,
+                **options,
+            )
         assert producer.flush(WAIT_S) == 0
+        return failures
 
     def source(self, streaming: bool = False, **options: str) -> SourceOptions:
         given = {"kafka.bootstrap.servers": self.servers, **options}
