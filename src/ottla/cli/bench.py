@@ -16,7 +16,7 @@ OPTIONS = {"data": {"only", "scale", "plot"}, "spark": {"only", "scale"}}
 
 
 @click.command(
-    "bench", help="Measure the codec, the log store, a start, topics, records or Spark here."
+    "bench", help="Measure parts of Ottla beside their peers: a table of rows with goals."
 )
 @click.argument("subject", type=click.Choice(SUBJECTS))
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)

@@ -30,7 +30,7 @@ COMMANDS = {
     "dump-log": "Show batches, records and index entries of a log's files.",
     "events": "Show what the controller did to topics.",
     "pipeline": "Run data pipelines over topics, on Spark.",
-    "bench": "Measure the codec, the log store or a start on this machine.",
+    "bench": "Measure parts of Ottla beside their peers.",
 }
 FAILED = 1
 INTERRUPTED = 130

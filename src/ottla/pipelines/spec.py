@@ -108,7 +108,7 @@ class Ingest(StreamJob):
 
 @dataclass(frozen=True, kw_only=True)
 class Transform(TopicStreamJob):
-    """Topics -> topic, by Spark SQL or a Python function of DataFrames."""
+    """Topics -> topic, by SQL or a Python function."""
 
     kind: ClassVar[str] = "transform"
 
@@ -149,7 +149,7 @@ class Transform(TopicStreamJob):
 
 @dataclass(frozen=True, kw_only=True)
 class Archive(TopicStreamJob):
-    """Topics -> Parquet, partitioned by time, each record exactly once."""
+    """Topics -> Parquet by date, exactly once."""
 
     kind: ClassVar[str] = "archive"
 
@@ -168,7 +168,7 @@ class Archive(TopicStreamJob):
 
 @dataclass(frozen=True, kw_only=True)
 class Restore(Job):
-    """Parquet of an archive -> topic, with keys, headers, timestamps and partitions."""
+    """Archive -> topic, every record as it was."""
 
     kind: ClassVar[str] = "restore"
     phase: ClassVar[str] = "before"
@@ -185,7 +185,7 @@ class Restore(Job):
 
 @dataclass(frozen=True, kw_only=True)
 class Mirror(TopicStreamJob):
-    """Topics of this cluster -> the same topics of another one, partition for partition."""
+    """Topics of a cluster -> the same of another one."""
 
     kind: ClassVar[str] = "mirror"
 
@@ -204,7 +204,7 @@ class Mirror(TopicStreamJob):
 
 @dataclass(frozen=True, kw_only=True)
 class Profile(Job):
-    """Key skew, sizes, rates, gaps and null shares of topics, by partition."""
+    """Key skew, sizes, rates, gaps and nulls of topics."""
 
     kind: ClassVar[str] = "profile"
     phase: ClassVar[str] = "after"
@@ -220,7 +220,7 @@ class Profile(Job):
 
 @dataclass(frozen=True, kw_only=True)
 class Audit(Job):
-    """The lifecycle topic -> what happened to which topic when, and how long it took."""
+    """What happened to which topic when, and how long."""
 
     kind: ClassVar[str] = "audit"
     phase: ClassVar[str] = "after"
