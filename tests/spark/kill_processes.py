@@ -17,6 +17,7 @@ import kill_driver
 
 WAIT_S = 180.0
 LOST_TASK = re.compile(r"Lost task .* in stage ")
+STARTED = re.compile(r"^driver: streams are running$", re.MULTILINE)
 DAEMON = "pyspark.daemon"
 FAILED_QUERY = re.compile(r"driver: copy failed|Query archive .* terminated with error")
 
@@ -122,6 +123,11 @@ class Driver:
         workers are idle most of the time."""
         deadline = time.monotonic() + WAIT_S
         kill_all = choice.random() < 0.5
+        while self.count(STARTED) < self.starts:
+            # The worker that looks for data sources is asked once: without it there is no query.
+            self.check()
+            assert time.monotonic() < deadline, f"no streams:\n{self.tail()}"
+            time.sleep(0.1)
         lost = self._lost()
         while self._lost() == lost:
             self.check()
