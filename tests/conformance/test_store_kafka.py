@@ -7,8 +7,10 @@ import json
 
 import pytest
 
+from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
 from ottla.testing import java
+from ottla.wire import messages as m
 from ottla.zk.client import ZooKeeperClient
 from ottla.zk.server import ZooKeeperServer
 
@@ -16,20 +18,30 @@ pytestmark = pytest.mark.peers
 
 BROKERS = 2
 TOPICS = "kafka.admin.TopicCommand"
-EVENTUALLY_S = 30
+EVENTUALLY_S = 60
 
 
-async def kafka_topics(kafka: java.ApacheKafka, *arguments: str) -> str:
+async def kafka_topics(servers: str, *arguments: str) -> str:
     result = await asyncio.to_thread(
-        java.run_tool,
-        "kafka-2.8.2",
-        TOPICS,
-        "--bootstrap-server",
-        kafka.bootstrap_servers,
-        *arguments,
+        java.run_tool, "kafka-2.8.2", TOPICS, "--bootstrap-server", servers, *arguments
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
+
+
+async def eventually_listed(server: str, topic: str) -> None:
+    network = system_runtime().network
+    host, _, port = server.partition(":")
+    connection = await Connection.open(network, host, int(port), client_id="listing")
+    request = m.MetadataRequest(topics=None)
+    try:
+        async with asyncio.timeout(EVENTUALLY_S):
+            known: set[str | None] = set()
+            while topic not in known:
+                await asyncio.sleep(0.05)
+                known = {found.name for found in (await connection.send(request, 9)).topics}
+    finally:
+        connection.close()
 
 
 async def eventually_gone(client: ZooKeeperClient, path: str) -> None:
@@ -53,8 +65,9 @@ async def test_kafka_brokers_live_on_our_store(tmp_path):
         await asyncio.to_thread(kafka.start)
         client = await ZooKeeperClient.connect(system_runtime(), f"127.0.0.1:{port}/apache")
         assert sorted(await client.children("/brokers/ids")) == ["0", "1"]
+        servers = kafka.bootstrap_servers
         await kafka_topics(
-            kafka, "--create", "--topic", "t", "--partitions", "3", "--replication-factor", "2"
+            servers, "--create", "--topic", "t", "--partitions", "3", "--replication-factor", "2"
         )
         topic = json.loads((await client.get("/brokers/topics/t"))[0] or b"")
         assert sorted(topic["partitions"]) == ["0", "1", "2"]
@@ -65,8 +78,11 @@ async def test_kafka_brokers_live_on_our_store(tmp_path):
         server = ZooKeeperServer(system_runtime(), tmp_path, port=port)
         await server.start()
         assert (await client.get("/brokers/ids/0"))[1].ephemeral_owner == owner
-        assert "t" in (await kafka_topics(kafka, "--list")).split()
-        await kafka_topics(kafka, "--delete", "--topic", "t")
+        # The tools ask one broker or the other: each has to have heard of the topic.
+        for each in servers.split(","):
+            await eventually_listed(each, "t")
+        assert "t" in (await kafka_topics(servers, "--list")).split()
+        await kafka_topics(servers, "--delete", "--topic", "t")
         await eventually_gone(client, "/brokers/topics/t")
         await eventually_gone(client, "/admin/delete_topics/t")
     finally:
