@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from judges import need
 from store_backends import make_backend, until
 
 from ottla.metadata.store import (
@@ -60,9 +61,7 @@ def apache():
 async def backend(request, tmp_path, apache):
     server = None
     if request.param == "apache":
-        reason = missing_reason("zookeeper-3.8")
-        if reason is not None:
-            pytest.skip(reason)
+        need(missing_reason("zookeeper-3.8"))
         server = apache()
     made = await make_backend(request.param, tmp_path / "store", server)
     yield made

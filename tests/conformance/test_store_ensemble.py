@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from judges import need
 from store_backends import until
 
 from ottla.metadata.store import (
@@ -69,9 +70,7 @@ class Ensemble:
 
 @pytest.fixture
 def ensemble():
-    reason = java.missing_reason("zookeeper-3.8")
-    if reason is not None:
-        pytest.skip(reason)
+    need(java.missing_reason("zookeeper-3.8"))
     folder = Path(tempfile.mkdtemp(prefix="ottla-ensemble-"))
     made = Ensemble(folder)
     try:

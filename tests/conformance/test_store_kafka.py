@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from judges import need
 
 from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
@@ -53,9 +54,7 @@ async def eventually_gone(client: ZooKeeperClient, path: str) -> None:
 
 
 async def test_kafka_brokers_live_on_our_store(tmp_path):
-    reason = java.missing_reason("kafka-2.8.2")
-    if reason is not None:
-        pytest.skip(reason)
+    need(java.missing_reason("kafka-2.8.2"))
     server = ZooKeeperServer(system_runtime(), tmp_path)
     await server.start()
     port = server.port

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from judges import need
 
 from ottla.runtime import system_runtime
 from ottla.testing import java
@@ -17,9 +18,7 @@ SHELL = "org.apache.zookeeper.ZooKeeperMain"
 
 @pytest.fixture
 async def server(tmp_path):
-    reason = java.missing_reason("zookeeper-3.8")
-    if reason is not None:
-        pytest.skip(reason)
+    need(java.missing_reason("zookeeper-3.8"))
     made = ZooKeeperServer(system_runtime(), tmp_path)
     await made.start()
     yield made

@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
-import pytest
+from judges import need
 from kazoo.client import KazooClient
 
 from ottla.testing.java import java_command, missing_reason
-from ottla.testing.peers import peers_required
 
 Answer = TypeVar("Answer")
 Tool = Callable[..., subprocess.CompletedProcess[str]]
@@ -24,11 +23,7 @@ RUN_TOOLS = Path(__file__).parent / "cli_java" / "RunTools.java"
 
 def need_jars(*names: str) -> None:
     """Skips with the reason; in CI, where the peers must be there, fails with it."""
-    reason = missing_reason(*names)
-    if reason is not None and peers_required():
-        pytest.fail(reason)
-    if reason is not None:
-        pytest.skip(reason)
+    need(missing_reason(*names))
 
 
 class Printed(NamedTuple):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import wire_java_cases as java_cases
+from judges import need
 
-from ottla.testing.peers import peer_jars, peers_required
+from ottla.testing.peers import peer_jars
 from ottla.wire import records
 from ottla.wire.records import Record
 from ottla.wire.schema import SCHEMA_FOLDER
@@ -18,11 +19,7 @@ pytestmark = pytest.mark.peers
 
 
 def _need_java() -> None:
-    reason = java_cases.missing()
-    if reason is not None and peers_required():
-        pytest.fail(reason)
-    if reason is not None:
-        pytest.skip(reason)
+    need(java_cases.missing())
 
 
 def test_every_message_has_the_bytes_of_kafkas_classes() -> None:

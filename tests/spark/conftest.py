@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from judges import need
 from pyspark.sql import SparkSession
 
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper, KraftKafka
 from ottla.testing.java import missing_reason as missing_peer
-from ottla.testing.peers import peers_required
 from ottla.testing.spark import missing_reason, spark_session, stop_session
 
 JUDGED = os.environ.get("OTTLA_JUDGED", "ottla")
@@ -20,11 +20,7 @@ JUDGED = os.environ.get("OTTLA_JUDGED", "ottla")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    reason = missing_reason()
-    if reason is not None and peers_required():
-        pytest.fail(reason)
-    if reason is not None:
-        pytest.skip(reason)
+    need(missing_reason())
     session = spark_session("ottla-tests")
     yield session
     stop_session(session)
@@ -43,8 +39,6 @@ def ottla_processes() -> Iterator[ProcessCluster | ApacheKafka]:
 @pytest.fixture(scope="session")
 def kraft() -> Iterator[KraftKafka]:
     """Apache Kafka 4.1, the other cluster that the data source is judged on."""
-    reason = missing_peer("kafka-4.1")
-    if reason is not None:
-        (pytest.fail if peers_required() else pytest.skip)(reason)
+    need(missing_peer("kafka-4.1"))
     with KraftKafka() as kafka:
         yield kafka

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from judges import need
 
 from ottla.spark.session import missing_reason
-from ottla.testing.peers import peers_required
 
 DEMO = Path(__file__).parents[2] / "tools" / "demo.py"
 LIMIT_S = 400
@@ -18,9 +18,7 @@ LIMIT_S = 400
 @pytest.mark.spark
 @pytest.mark.timeout(LIMIT_S + 60)
 def test_the_demo(tmp_path):
-    reason = missing_reason()
-    if reason is not None:
-        (pytest.fail if peers_required() else pytest.skip)(reason)
+    need(missing_reason())
     scratch = tmp_path / "tmp"
     scratch.mkdir()
     run = subprocess.run(

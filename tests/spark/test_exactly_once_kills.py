@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 from campaign import table, write_page
+from judges import need
 from kill_round import BROKERS, KILLS, RECORDS, RECORDS_PER_SECOND, Round, Verdict, run_round
 
 from ottla.spark.session import missing_reason
-from ottla.testing.peers import peers_required
 
 pytestmark = pytest.mark.spark
 
@@ -30,9 +30,7 @@ ROUNDS_AT_LEAST_ONCE = 3
 
 @pytest.fixture(autouse=True)
 def needs_spark() -> None:
-    reason = missing_reason()
-    if reason is not None:
-        (pytest.fail if peers_required() else pytest.skip)(reason)
+    need(missing_reason())
 
 
 def judged_round(seed: int, folder: Path) -> Round:

@@ -13,12 +13,12 @@ import pyspark
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from judges import need
 from pipeline_helpers import read_topic
 
 from ottla.spark.java import java_home
 from ottla.spark.session import missing_reason
 from ottla.testing.cluster import Cluster
-from ottla.testing.peers import peers_required
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -26,9 +26,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "declarative"
 
 
 def test_the_declarative_example(tmp_path):
-    reason = missing_reason()
-    if reason is not None:
-        (pytest.fail if peers_required() else pytest.skip)(reason)
+    need(missing_reason())
     with Cluster(brokers=1) as cluster:
         run_and_judge(cluster.bootstrap_servers, tmp_path)
 

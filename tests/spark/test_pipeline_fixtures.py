@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from judges import need
 
 from ottla.spark.session import missing_reason
-from ottla.testing.peers import peers_required
 
 pytestmark = pytest.mark.spark
 
@@ -18,9 +18,7 @@ EXAMPLE = ROOT / "examples" / "testing"
 
 
 def test_the_example_of_the_documentation_passes(tmp_path):
-    reason = missing_reason()
-    if reason is not None:
-        (pytest.fail if peers_required() else pytest.skip)(reason)
+    need(missing_reason())
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
     command += ["--rootdir", str(tmp_path), "--basetemp", str(tmp_path / "base"), str(EXAMPLE)]
     run = subprocess.run(

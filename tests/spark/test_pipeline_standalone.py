@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from judges import need
 from pipeline_helpers import DEADLINE_S, read_topic
 
 from ottla.spark.java import java_home
 from ottla.spark.session import missing_reason
 from ottla.testing.cluster import Cluster, free_ports
-from ottla.testing.peers import peers_required
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -86,9 +86,7 @@ def rows_of(page, job):
 
 
 def test_a_pipeline_on_a_standalone_cluster_ends_at_ctrl_c(tmp_path):
-    reason = missing_reason()
-    if reason is not None:
-        (pytest.fail if peers_required() else pytest.skip)(reason)
+    need(missing_reason())
     poison = tmp_path / "poison" / "ottla"
     poison.mkdir(parents=True)
     (poison / "__init__.py").write_text("raise RuntimeError('this package was not sent')\n")

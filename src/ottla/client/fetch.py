@@ -26,7 +26,7 @@ MAX_BYTES = 8 * 1024 * 1024
 MAX_PARTITION_BYTES = 1024 * 1024
 # From 13 on topics are named by id; batches of format 2 come from 4 on.
 _FETCH_VERSIONS = (4, 12)
-_MOVED = frozenset(
+MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -102,7 +102,7 @@ async def try_list_offsets(
 
 
 def _has_moved(answer: int | KafkaError) -> bool:
-    return isinstance(answer, KafkaError) and answer.code in _MOVED
+    return isinstance(answer, KafkaError) and answer.code in MOVED
 
 
 async def _list_offsets_of(
@@ -244,7 +244,7 @@ class RecordReader:
     def _meet(self, partition: TopicPartition, data: Any) -> None:
         """An error of one partition: what passes is tried again, the rest is raised."""
         error = response_error(data.error_code)
-        if error.code in _MOVED:
+        if error.code in MOVED:
             self._moved.add(partition)
         elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE and (
             0 <= data.log_start_offset > self.positions[partition]

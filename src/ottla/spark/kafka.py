@@ -12,6 +12,7 @@ import re
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
+from ottla.client import fetch
 from ottla.client.cluster import RETRY_PAUSE_MS, Cluster, response_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime, system_runtime
@@ -23,17 +24,7 @@ from ottla.wire import messages as m
 
 T = TypeVar("T")
 
-MOVED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-    }
-)
+MOVED = fetch.MOVED | {ErrorCode.OFFSET_NOT_AVAILABLE}
 # A topic that was just made is not known to every broker at once.
 _FRESH_TOPIC_MS = 2_000
 _MAX_CLIENTS = 8
