@@ -65,6 +65,10 @@ class LedgerProducer:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         self._stop.set()
 
@@ -111,7 +115,8 @@ class LedgerProducer:
             self.answers[record] = FAILED
             return
         # A batch that the broker knew already is acknowledged without its place.
-        self.answers[record] = message.offset() if message.offset() >= 0 else SOMEWHERE
+        offset = message.offset()
+        self.answers[record] = SOMEWHERE if offset is None else offset
         self.acknowledged += 1
         now = time.monotonic()
         self.longest_silence_s = max(self.longest_silence_s, now - self._heard_at)
@@ -150,6 +155,7 @@ class Ledger:
         deadline = time.monotonic() + timeout_s
         while any(p.acknowledged < w for p, w in zip(self.producers, wanted, strict=True)):
             assert time.monotonic() < deadline, f"no acknowledgements, {self.failures}"
+            assert all(p.is_running for p in self.producers), "a producer's thread broke off"
             time.sleep(0.02)
 
     def finish(self) -> int:
