@@ -50,27 +50,34 @@ class Copy:
         self._spark = spark
         self._settings = settings
         self._restarts = 0
-        self._query = self._start(trigger={"processingTime": "100 milliseconds"})
+        self._query: Any = self._start(trigger={"processingTime": "100 milliseconds"})
 
     def poll(self) -> None:
-        if not self._query.isActive:
-            self._after_failure()
-            self._query = self._start(trigger={"processingTime": "100 milliseconds"})
+        """A start may fail as a query may: it asks a Python worker for the source's columns."""
+        if self._query is None or not self._query.isActive:
+            if self._query is not None:
+                self._after_failure(self._query.exception())
+                self._query = None
+            try:
+                self._query = self._start(trigger={"processingTime": "100 milliseconds"})
+            except Exception as error:
+                self._after_failure(error)
 
     def drain(self) -> None:
-        self._query.stop()
+        if self._query is not None:
+            self._query.stop()
         while True:
-            self._query = self._start(trigger={"availableNow": True})
             try:
+                self._query = self._start(trigger={"availableNow": True})
                 if not self._query.awaitTermination(DRAIN_TIMEOUT_S):
                     raise SystemExit("the copy does not come to its end")
                 return
-            except Exception:
-                self._after_failure()
+            except Exception as error:
+                self._after_failure(error)
 
-    def _after_failure(self) -> None:
+    def _after_failure(self, error: object) -> None:
         self._restarts += 1
-        say(f"copy failed: {self._query.exception()}")
+        say(f"copy failed: {error}")
         if self._restarts > MAX_RESTARTS:
             raise SystemExit("the copy fails again and again")
 
