@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,8 +56,9 @@ class Target(NamedTuple):
 Prepare = Callable[[Any, Target, str, contextlib.ExitStack], Callable[[], int]]
 
 
-def main(output: str = "text") -> int:
+def main(output: str = "text", only: Sequence[str] = ()) -> int:
     """Prints the table; 1 where a goal was missed."""
+    wanted = chosen(only)
     try:
         import kazoo.client  # noqa: F401 - only to see whether it is there
     except ImportError:
@@ -71,21 +72,27 @@ def main(output: str = "text") -> int:
             peer = Target(apache.address, apache.pid)
         else:
             print(f"without Apache ZooKeeper: {reason}", file=sys.stderr)
-        rows = _server_rows(ours, peer)
-        rows += _client_rows(peer or ours, peer is not None)
+        rows = _server_rows(ours, peer, wanted)
+        if CLIENT_ROW in wanted:
+            rows += _client_rows(peer or ours, peer is not None)
     print_rows(rows, output, "The metadata store")
     return exit_code(rows)
 
 
-def _server_rows(ours: Target, peer: Target | None) -> list[Row]:
+def chosen(only: Sequence[str]) -> set[str]:
+    """Names of rows; raises OttlaError for one that is none."""
+    there = (*SERVER_ROWS, CLIENT_ROW)
+    wanted = {key for part in only for key in part.split(",")} or set(there)
+    unknown = wanted - set(there)
+    if unknown:
+        names = ", ".join(there)
+        raise OttlaError(f"no such row: {', '.join(sorted(unknown))} (there are {names})")
+    return wanted
+
+
+def _server_rows(ours: Target, peer: Target | None, wanted: set[str]) -> list[Row]:
     rows: list[Row] = []
-    for title, work in (
-        ("creates, one by one", _single_creates),
-        ("creates, pipelined", _pipelined_creates),
-        (f"creates in multis of {MULTI_SIZE}", _multi_creates),
-        ("gets, pipelined", _gets),
-        (f"watch events, fan-out of {WATCHING_CLIENTS * WATCHES_EACH:,}", _watch_fan_out),
-    ):
+    for title, work in (row for key, row in SERVER_ROWS.items() if key in wanted):
         measured: dict[Target, list[Measured]] = {}
         for number in range(ROUNDS):
             for target in (ours, peer):
@@ -318,3 +325,16 @@ def _cpu_s(pid: int) -> float:
     """User and system time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+SERVER_ROWS: dict[str, tuple[str, Prepare]] = {
+    "creates": ("creates, one by one", _single_creates),
+    "pipelined": ("creates, pipelined", _pipelined_creates),
+    "multis": (f"creates in multis of {MULTI_SIZE}", _multi_creates),
+    "gets": ("gets, pipelined", _gets),
+    "watches": (
+        f"watch events, fan-out of {WATCHING_CLIENTS * WATCHES_EACH:,}",
+        _watch_fan_out,
+    ),
+}
+CLIENT_ROW = "client"

@@ -12,7 +12,11 @@ from ottla.errors import OttlaError
 
 SUBJECTS = ("codec", "store", "start", "topics", "data", "spark")
 # What each subject takes beside --output.
-OPTIONS = {"data": {"only", "scale", "plot"}, "spark": {"only", "scale"}}
+OPTIONS = {
+    "store": {"only"},
+    "data": {"only", "scale", "plot"},
+    "spark": {"only", "scale"},
+}
 
 
 @click.command(
@@ -20,7 +24,9 @@ OPTIONS = {"data": {"only", "scale", "plot"}, "spark": {"only", "scale"}}
 )
 @click.argument("subject", type=click.Choice(SUBJECTS))
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--only", multiple=True, metavar="ROW", help="data, spark: only these rows, by name.")
+@click.option(
+    "--only", multiple=True, metavar="ROW", help="store, data, spark: only these rows, by name."
+)
 @click.option(
     "--scale",
     type=click.FloatRange(min=0, min_open=True, max=10),

@@ -41,6 +41,7 @@ from ottla.zk import jute, replies
 from ottla.zk.backlog import Backlog
 from ottla.zk.client_watches import ClientWatches, call_watchers
 from ottla.zk.connection import Connection, Decoder, OnAnswer, Request
+from ottla.zk.multi_read import MultiReads
 from ottla.zk.paths import validate
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class ZooKeeperClient:
         # Set only while requests may be sent on it.
         self._connection: Connection | None = None
         self._backlog = Backlog()
+        self._multi_reads = MultiReads()
         self._first_session: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
@@ -409,7 +411,7 @@ class ZooKeeperClient:
                     ssl_context=self._ssl_context,
                 )
                 connection = cast("Connection", protocol)
-                return await self._handshake(connection)
+                return await self._handshake(connection, (host, port))
         except AuthFailedError:
             log.error("%s:%d refused the credentials", host, port)
             self._auth_failed = True
@@ -422,7 +424,9 @@ class ZooKeeperClient:
             connection.abort()
         return None
 
-    async def _handshake(self, connection: Connection) -> Connection | None:
+    async def _handshake(
+        self, connection: Connection, server: tuple[str, int]
+    ) -> Connection | None:
         connection.greet(
             jute.CONNECT_REQUEST.pack(0, self._seen_zxid, self._asked_timeout_ms, self._session_id)
             + jute.write_buffer(self._password)
@@ -438,6 +442,8 @@ class ZooKeeperClient:
         self._timeout_ms = answer.timeout_ms
         for scheme, credential in self._credentials:
             await _authenticate(connection, scheme, credential)
+        if await self._multi_reads.are_served(connection, server):
+            connection.multi_reads = self._multi_reads
         for packet in self._watches.set_watches_packets(self._seen_zxid):
             await connection.request(jute.OP_SET_WATCHES, packet, jute.XID_SET_WATCHES)
         if not connection.is_open:

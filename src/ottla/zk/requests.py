@@ -44,6 +44,12 @@ class Peer(Outlet):
 
 Handler = Callable[[Peer, bytes, int, int], bytes]
 
+# How the result of each kind of read in a multi read begins.
+_READ_HEADS = {
+    kind: jute.MULTI_HEADER.pack(kind, False, 0)
+    for kind in (jute.OP_GET_DATA, jute.OP_GET_CHILDREN)
+}
+
 
 def readable(peer: Peer, path: str) -> Node:
     node = peer.engine.tree.nodes.get(path)
@@ -156,21 +162,23 @@ def sync(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
 
 
 def multi_read(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
+    """Each read has its own outcome. A watch flag is ignored, as by MultiOperationRecord."""
     parts = []
     kind, done, position = jute.read_multi_header(buffer, position, end)
     while not done:
-        if kind not in (jute.OP_GET_DATA, jute.OP_GET_CHILDREN):
+        if kind not in _READ_HEADS:
             raise JuteError(f"operation {kind} cannot be part of a multi read")
-        start = position
-        _, position = jute.read_string(buffer, position, end)
-        position += 1  # the watch flag, which the handler reads
+        path, position = jute.read_string(buffer, position, end)
+        _, position = jute.read_bool(buffer, position, end)
         try:
-            body = HANDLERS[kind](peer, buffer, start, end)
+            node = readable(peer, path)
         except StoreError as error:
-            kind, body = jute.OP_ERROR, jute.INT.pack(error.code)
-            parts.append(jute.MULTI_HEADER.pack(kind, False, error.code) + body)
+            parts.append(jute.MULTI_HEADER.pack(jute.OP_ERROR, False, error.code))
+            parts.append(jute.INT.pack(error.code))
         else:
-            parts.append(jute.MULTI_HEADER.pack(kind, False, 0) + body)
+            parts.append(_READ_HEADS[kind])
+            is_get = kind == jute.OP_GET_DATA
+            parts.append(node.packed_data() if is_get else node.packed_children())
         kind, done, position = jute.read_multi_header(buffer, position, end)
     parts.append(jute.END_OF_MULTI)
     return b"".join(parts)

@@ -220,7 +220,7 @@ async def test_the_requests_in_flight_are_bounded(server, monkeypatch):
     async def ask(number: int) -> int:
         nonlocal most
         stat = (await client.create(f"/{number}"))[1]
-        most = max(most, len(client._connection.pending))
+        most = max(most, client._connection.in_flight)
         return stat.czxid
 
     zxids = await asyncio.gather(*map(ask, range(200)))
