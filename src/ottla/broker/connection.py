@@ -2,7 +2,9 @@
 
 As Kafka mutes a channel while its request is processed, at most one request of a connection is
 under way; what the peer sends meanwhile is read ahead up to a bound, then reading pauses. A peer
-that does not take its answers stops being served until it does.
+that does not take its answers stops being served until it does. There is one exception: batches
+for one partition each that wait for followers (acks=all). The next of them is appended while those
+before it wait, so that followers fetch them together; answers keep their order all the same.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.broker import dispatch
 from ottla.broker.context import CloseConnection
 from ottla.broker.dispatch_produce import PRODUCE, DirectProduce
+from ottla.broker.parked import Parked
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
@@ -26,6 +29,8 @@ log = logging.getLogger(__name__)
 
 # Bytes taken from the socket beyond the request under way before reading pauses.
 READ_AHEAD_BYTES = 256 * 1024
+# Requests of one connection that wait for followers at the same time.
+MAX_PARKED = 128
 # Answers to requests that came together leave together, up to this size.
 WRITE_TOGETHER_BYTES = 64 * 1024
 
@@ -46,7 +51,10 @@ class ClientConnection(asyncio.Protocol):
             server.max_request_bytes if self._authentication is None else server.max_token_bytes
         )
         self._queue: deque[memoryview] = deque()
-        self._direct_produce = DirectProduce()
+        self._direct_produce = DirectProduce(server.listener)
+        # Answers that wait, and those that have to leave after them.
+        self._parked: deque[Parked] = deque()
+        self._parked_is_due = False
         # While the queue is served: answers that are not written yet.
         self._serving = False
         self._outgoing: list[bytes | memoryview] = []
@@ -67,7 +75,7 @@ class ClientConnection(asyncio.Protocol):
     @property
     def busy(self) -> bool:
         """A request is under way."""
-        return self._task is not None
+        return self._task is not None or bool(self._parked)
 
     # asyncio's callbacks
 
@@ -93,12 +101,13 @@ class ClientConnection(asyncio.Protocol):
             self.close(str(error))
             return
         # uvloop delivers bytes once more after a pause in `connection_made`.
-        if self._is_held or not self.server.processing:
-            self._unserved_bytes += len(data)
-            if self._unserved_bytes > READ_AHEAD_BYTES:
-                self._pause_reading()
-            return
-        self._serve_queue()
+        if not self._is_held and self.server.processing:
+            self._serve_queue()
+            if not self._queue:
+                return
+        self._unserved_bytes += len(data)
+        if self._unserved_bytes > READ_AHEAD_BYTES:
+            self._pause_reading()
 
     def pause_writing(self) -> None:
         self._write_blocked = True
@@ -111,6 +120,7 @@ class ClientConnection(asyncio.Protocol):
         # A handler under way is not cancelled: what it does (an append, a join) stands.
         self._transport = None
         self._queue.clear()
+        self._parked.clear()
         self._outgoing.clear()
         self.server.forget(self)
 
@@ -165,31 +175,79 @@ class ClientConnection(asyncio.Protocol):
         self._serving = True
         try:
             while queue and not self._is_held:
-                self._serve(queue.popleft())
+                frame = queue.popleft()
+                if not self._serve(frame):
+                    queue.appendleft(frame)
+                    break
         finally:
             self._serving = False
             self._flush()
-        if not self._is_held:
+        if not self._is_held and not queue:
             self._unserved_bytes = 0
             self._resume_reading()
 
-    def _serve(self, frame: memoryview) -> None:
+    def _serve(self, frame: memoryview) -> bool:
+        """False where the request has to wait until parked answers have left."""
         if self._authentication is not None:
             self._authenticate(self._authentication, frame)
-            return
+            return True
+        if frame[:2] == PRODUCE and self._produce_directly(frame):
+            return True
+        if self._parked:
+            return False
+        self._begin(frame)
+        return True
+
+    def _produce_directly(self, frame: memoryview) -> bool:
         services = self.server.services
         quotas = services.client_quotas
         if (
-            frame[:2] == PRODUCE
-            and services.authorizer is None
-            and services.request_metrics is None
-            and (quotas is None or not quotas.is_active)
+            services.authorizer is not None
+            or services.request_metrics is not None
+            or (quotas is not None and quotas.is_active)
+            or len(self._parked) >= MAX_PARKED
         ):
-            answer = self._direct_produce.answer(services.replica_manager, frame)
-            if answer is not None:
-                if answer:
-                    self._write([answer])
-                return
+            return False
+        answer = self._direct_produce.answer(services.replica_manager, frame)
+        if answer is None:
+            return False
+        if isinstance(answer, Parked):
+            self._park(answer)
+        elif self._parked and answer:
+            after = Parked()
+            after.ready([answer])
+            self._park(after)
+        elif answer:
+            self._write([answer])
+        return True
+
+    def _park(self, answer: Parked) -> None:
+        if answer.chunks is not None and not self._parked:
+            self._write(answer.chunks)
+            return
+        answer.on_ready = self._answer_parked_soon
+        self._parked.append(answer)
+
+    def _answer_parked_soon(self) -> None:
+        """Not at once: whatever made the answer ready is in the middle of its own work, and more of
+        them may be ready by its end."""
+        if not self._parked_is_due:
+            self._parked_is_due = True
+            asyncio.get_running_loop().call_soon(self._answer_parked)
+
+    def _answer_parked(self) -> None:
+        self._parked_is_due = False
+        parked = self._parked
+        chunks: list[bytes | memoryview] = []
+        while parked and parked[0].chunks is not None:
+            chunks += parked.popleft().chunks or ()
+        self._write(chunks)
+        self.last_active = self.server.time()
+        self._serve_queue()
+
+    def _begin(self, frame: memoryview) -> None:
+        services = self.server.services
+        quotas = services.client_quotas
         try:
             call = dispatch.begin(
                 services, frame, self.server.listener, self.client_host, self.principal

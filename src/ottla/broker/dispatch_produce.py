@@ -1,23 +1,24 @@
 """Produce without detours, for what most producers send most of the time.
 
-One batch for one partition, outside of transactions, that nobody else has to have before it is
-answered. Such a request differs from the one before it on its connection in the correlation id and
-the batch alone: it is recognised by its bytes, appended, and answered from a template, without
-message objects, coroutine or task. Everything else, errors of all kinds among it, is left to the
-Produce handler: a request that was not appended here is new to it. So are all requests of brokers
-that authorise, count or throttle them.
+One batch for one partition, outside of transactions. Such a request differs from the one before it
+on its connection in the correlation id and the batch alone: it is recognised by its bytes,
+appended, and answered from a template, without message objects, coroutine or task. Where followers
+have to have the batch first (acks=all), the answer is parked until they do. Everything else, errors
+of all kinds among it, is left to the Produce handler: a request that was not appended here is new
+to it. So are all requests of brokers that authorise, count or throttle them.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.parked import Parked
 from ottla.broker.replica_manager import INTERNAL_TOPICS
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append_checks import Origin
 from ottla.types import TopicPartition
-from ottla.wire.framing import decode_request_header
+from ottla.wire.framing import decode_request_header, encode_response
 from ottla.wire.primitives import WireError, read_uvarint
 from ottla.wire.records import (
     ATTRIBUTES_LOW_AT,
@@ -31,6 +32,7 @@ from ottla.wire.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.broker.partition import Partition
     from ottla.broker.replica_manager import ReplicaManager
 
 PRODUCE = b"\x00\x00"
@@ -53,12 +55,15 @@ _ANSWER_END = b"\x01\x00\x00\x00" + b"\x00\x00\x00\x00\x00"
 class _Form:
     """What requests that begin with the same bytes have in common."""
 
-    __slots__ = ("_head", "_pack", "_size", "acks", "end", "tp", "version")
+    __slots__ = ("_head", "_pack", "_size", "acks", "end", "timeout_ms", "tp", "version")
 
-    def __init__(self, tp: TopicPartition, version: int, acks: int, end: int) -> None:
+    def __init__(
+        self, tp: TopicPartition, version: int, acks: int, timeout_ms: int, end: int
+    ) -> None:
         self.tp = tp
         self.version = version
         self.acks = acks
+        self.timeout_ms = timeout_ms
         self.end = end
         name = tp.topic.encode()
         # The response header's tags, one topic, one partition, no error.
@@ -82,8 +87,61 @@ class _Form:
         )
 
 
-def _append(manager: ReplicaManager, form: _Form, data: memoryview) -> tuple[int, int, int] | None:
-    """The base offset, the append time and the log's start; None where nothing was done."""
+class _Appended(NamedTuple):
+    partition: Partition
+    # The high watermark that followers have to bring about.
+    required_offset: int
+    answer: bytes
+
+
+class _ParkedProduce(Parked):
+    """Its answer is made already: followers decide whether it holds."""
+
+    __slots__ = ("_answer", "_correlation_id", "_form", "_listener", "_manager")
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        listener: str,
+        form: _Form,
+        correlation_id: int,
+        answer: bytes,
+    ) -> None:
+        super().__init__()
+        self._manager = manager
+        self._listener = listener
+        self._form = form
+        self._correlation_id = correlation_id
+        self._answer = answer
+
+    def end(self, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            self.ready([self._answer])
+        else:
+            self.ready(self._failure(error))
+
+    def _failure(self, error: ErrorCode) -> list[bytes | memoryview]:
+        from ottla.broker.handlers.produce import make_response  # rare path
+        from ottla.broker.replica_types import ProduceResult
+        from ottla.wire import messages as m
+
+        tp, version = self._form.tp, self._form.version
+        partition = m.ProduceRequest.PartitionProduceData(index=tp.partition)
+        topic = m.ProduceRequest.TopicProduceData(name=tp.topic, partition_data=[partition])
+        response = make_response(
+            self._manager,
+            self._listener,
+            version,
+            m.ProduceRequest(topic_data=[topic]),
+            {tp: ProduceResult(error)},
+        )
+        return encode_response(response, version, self._correlation_id)
+
+
+def _append(
+    manager: ReplicaManager, form: _Form, correlation_id: int, data: memoryview
+) -> _Appended | None:
+    """Appends as leader; None where nothing was done."""
     partition = manager.hosted(form.tp)
     log = None if partition is None else partition.log
     if (
@@ -93,8 +151,6 @@ def _append(manager: ReplicaManager, form: _Form, data: memoryview) -> tuple[int
         or size_at(data) != len(data)
         or data[MAGIC_AT] != MAGIC
         or data[ATTRIBUTES_LOW_AT] & TRANSACTIONAL
-        # Followers have to have it first. A leader without any has its own high watermark.
-        or (form.acks == -1 and partition.remotes)
         or log.settings.flush_messages < _NEVER
     ):
         return None
@@ -110,21 +166,24 @@ def _append(manager: ReplicaManager, form: _Form, data: memoryview) -> tuple[int
     except OSError as error:
         manager.log_manager.dir_failed(log.data_dir, error)
         return None
-    return info.first_offset, info.append_time_ms, log.start_offset
+    answer = form.answer(correlation_id, info.first_offset, info.append_time_ms, log.start_offset)
+    return _Appended(partition, info.last_offset + 1, answer)
 
 
 class DirectProduce:
     """One per connection; remembers the forms of its requests."""
 
-    __slots__ = ("_end", "_forms")
+    __slots__ = ("_end", "_forms", "_listener")
 
-    def __init__(self) -> None:
+    def __init__(self, listener: str = "") -> None:
+        self._listener = listener
         self._forms: dict[bytes, _Form] = {}
         # Where the last form ended: the partitions of one topic all end there.
         self._end = _AFTER_CORRELATION
 
-    def answer(self, manager: ReplicaManager, frame: memoryview) -> bytes | None:
-        """The answer to a Produce request, empty for acks=0; None where nothing was done."""
+    def answer(self, manager: ReplicaManager, frame: memoryview) -> bytes | Parked | None:
+        """The answer to a Produce request, empty for acks=0, parked where followers have to have
+        the batch first; None where nothing was done."""
         try:
             version, correlation_id = _VERSION_AND_CORRELATION.unpack_from(frame, 2)
             form = self._forms.get(frame[_AFTER_CORRELATION : self._end].tobytes())
@@ -138,12 +197,24 @@ class DirectProduce:
         end = start + size - 1
         if frame[end:] != _NO_TAGS:
             return None
-        appended = _append(manager, form, frame[start:end])
+        appended = _append(manager, form, correlation_id, frame[start:end])
         if appended is None:
             return None
-        if form.acks == 0:
-            return b""
-        return form.answer(correlation_id, *appended)
+        if form.acks == -1 and appended.partition.remotes:
+            return self._await_replicas(manager, form, correlation_id, appended)
+        return appended.answer if form.acks else b""
+
+    def _await_replicas(
+        self, manager: ReplicaManager, form: _Form, correlation_id: int, appended: _Appended
+    ) -> Parked:
+        partition, required_offset, answer = appended
+        parked = _ParkedProduce(manager, self._listener, form, correlation_id, answer)
+        log = partition.log
+        if log is not None and log.high_watermark >= required_offset:
+            parked.end(partition.acks_error())
+        else:
+            manager.await_replicas(partition, required_offset, form.timeout_ms, parked.end)
+        return parked
 
     def _learn(self, frame: memoryview, version: int) -> _Form | None:
         if version not in _VERSIONS:
@@ -151,7 +222,7 @@ class DirectProduce:
         _, position = decode_request_header(frame)
         if frame[position] != _NULL:
             return None  # a transactional id
-        acks, _ = _ACKS_AND_TIMEOUT.unpack_from(frame, position + 1)
+        acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position + 1)
         position += 1 + _ACKS_AND_TIMEOUT.size
         name_length = frame[position + 1] - 1
         if frame[position] != _ONE_ENTRY or not 0 < name_length <= _LONGEST_NAME:
@@ -163,7 +234,7 @@ class DirectProduce:
             return None
         (index,) = _INDEX.unpack_from(frame, position + 1)
         end = position + 1 + _INDEX.size
-        form = _Form(TopicPartition(topic, index), version, acks, end)
+        form = _Form(TopicPartition(topic, index), version, acks, timeout_ms, end)
         if len(self._forms) >= MAX_FORMS:
             self._forms.clear()
         self._forms[frame[_AFTER_CORRELATION:end].tobytes()] = form

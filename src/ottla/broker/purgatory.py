@@ -88,6 +88,48 @@ class Timeouts:
             self._arm(loop)
 
 
+class ProduceWaiter(Protocol):
+    """What hangs in a partition's queue."""
+
+    @property
+    def done(self) -> bool: ...
+
+    def add(self, tp: TopicPartition, queue: ProduceQueue) -> None: ...
+
+    def resolve(self, tp: TopicPartition, error: ErrorCode) -> None: ...
+
+
+class SingleProduceWait:
+    """An acks=all produce of one partition. Tells its end to a callback: no future, no task."""
+
+    __slots__ = ("_on_end", "_queue", "_timeout", "_timeouts", "done")
+
+    def __init__(
+        self, timeouts: Timeouts, timeout_ms: int, on_end: Callable[[ErrorCode], None]
+    ) -> None:
+        self._timeouts = timeouts
+        self._on_end = on_end
+        self._queue: ProduceQueue | None = None
+        self.done = False
+        self._timeout = timeouts.schedule(max(0, timeout_ms), self._expire)
+
+    def add(self, tp: TopicPartition, queue: ProduceQueue) -> None:
+        self._queue = queue
+
+    def resolve(self, tp: TopicPartition, error: ErrorCode) -> None:
+        if not self.done:
+            self.done = True
+            self._timeouts.cancel(self._timeout)
+            self._on_end(error)
+
+    def _expire(self) -> None:
+        if not self.done:
+            self.done = True
+            if self._queue is not None:
+                self._queue.sweep()
+            self._on_end(ErrorCode.REQUEST_TIMED_OUT)
+
+
 class ProduceWait:
     """An acks=all produce: done when every partition has an answer, or at its time-out."""
 
@@ -136,12 +178,12 @@ class ProduceQueue:
 
     def __init__(self, tp: TopicPartition) -> None:
         self._tp = tp
-        self._waits: deque[tuple[int, ProduceWait]] = deque()
+        self._waits: deque[tuple[int, ProduceWaiter]] = deque()
 
     def __len__(self) -> int:
         return len(self._waits)
 
-    def add(self, required_offset: int, wait: ProduceWait) -> None:
+    def add(self, required_offset: int, wait: ProduceWaiter) -> None:
         wait.add(self._tp, self)
         self._waits.append((required_offset, wait))
 

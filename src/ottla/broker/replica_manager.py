@@ -12,7 +12,7 @@ from ottla.broker import replica_roles
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.log_dir_moves import LogDirMoves
 from ottla.broker.partition import IsrSubmitter, Partition
-from ottla.broker.purgatory import FetchWait, ProduceWait, Readable, Timeouts
+from ottla.broker.purgatory import FetchWait, ProduceWait, Readable, SingleProduceWait, Timeouts
 from ottla.broker.replica_reads import is_answer, read_again, read_all
 from ottla.broker.replica_selection import (
     NO_PREFERENCE,
@@ -338,6 +338,17 @@ class ReplicaManager:
             for tp, code in wait.errors.items():
                 results[tp] = _with_error(results[tp], code)
         return results
+
+    def await_replicas(
+        self,
+        partition: Partition,
+        required_offset: int,
+        timeout_ms: int,
+        on_end: Callable[[ErrorCode], None],
+    ) -> None:
+        """Calls `on_end` when the in-sync replicas have everything before an offset, or cannot."""
+        wait = SingleProduceWait(self._timeouts, timeout_ms, on_end)
+        partition.produce_waits.add(required_offset, wait)
 
     def _append_one(
         self, partition: Partition, data: memoryview, acks: int, origin: Origin

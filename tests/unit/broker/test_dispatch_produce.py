@@ -109,15 +109,6 @@ async def test_frames_that_are_cut_are_left_to_the_handler(leader: Broker) -> No
     assert leader.log.end_offset == 0
 
 
-async def test_followers_have_to_have_it_first(brokers: MakeBrokers) -> None:
-    (broker,) = await brokers(1)
-    broker.order(0, 1, replicas=[0, 1])
-    direct = DirectProduce()
-    assert direct.answer(broker.manager, produce_frame(client_batch(), acks=-1)) is None
-    assert broker.log.end_offset == 0
-    assert direct.answer(broker.manager, produce_frame(client_batch(), acks=1)) is not None
-
-
 async def test_a_flush_after_every_append_is_the_handlers(brokers: MakeBrokers) -> None:
     (broker,) = await brokers(1, flush_messages=1)
     broker.order(0, 1, replicas=[0])

@@ -26,6 +26,7 @@ from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.broker.replica_manager import ReplicaManager
 
 _OLDEST_WITH_BATCHES = 3
 _OLDEST_WITH_ZSTD = 7
@@ -71,7 +72,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
     if request.acks == 0:
         _raise_first_error(results)
         return None
-    return _response(ctx, request, results)
+    return make_response(ctx.services.replica_manager, ctx.listener, ctx.version, request, results)
 
 
 def _may_use(ctx: RequestContext, transactional_id: str | None) -> bool:
@@ -121,11 +122,16 @@ def _raise_first_error(results: dict[TopicPartition, ProduceResult]) -> None:
             raise KafkaError(result.error, f"{tp}: {result.error_message or result.error.text}")
 
 
-def _response(
-    ctx: RequestContext, request: m.ProduceRequest, results: dict[TopicPartition, ProduceResult]
+def make_response(
+    manager: ReplicaManager,
+    listener: str,
+    version: int,
+    request: m.ProduceRequest,
+    results: dict[TopicPartition, ProduceResult],
 ) -> m.ProduceResponse:
+    """The answer to the partitions that a request names."""
     response = m.ProduceResponse
-    with_leader = ctx.version >= _OLDEST_WITH_LEADER
+    with_leader = version >= _OLDEST_WITH_LEADER
     leaders: set[int] = set()
     topics = []
     for topic in request.topic_data:
@@ -149,7 +155,7 @@ def _response(
                     for index, message in result.record_errors
                 ]
             if with_leader and result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader, epoch = ctx.services.replica_manager.current_leader(tp)
+                leader, epoch = manager.current_leader(tp)
                 answer.current_leader = response.LeaderIdAndEpoch(
                     leader_id=leader, leader_epoch=epoch
                 )
@@ -162,6 +168,6 @@ def _response(
     if leaders:
         answered.node_endpoints = [
             response.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in ctx.services.replica_manager.leader_nodes(leaders, ctx.listener)
+            for node in manager.leader_nodes(leaders, listener)
         ]
     return answered
