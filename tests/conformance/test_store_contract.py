@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from judges import need
-from store_backends import make_backend, until
+from store_backends import until
 
 from ottla.metadata.store import (
     OPEN_ACL,
@@ -30,56 +29,8 @@ from ottla.metadata.store import (
     SetData,
     WatchEvent,
 )
-from ottla.testing.java import ApacheZooKeeper, missing_reason
 
 PERSISTENT_SEQUENTIAL = CreateMode.PERSISTENT_SEQUENTIAL
-
-
-@pytest.fixture(scope="module")
-def apache():
-    started = []
-
-    def start():
-        if not started:
-            started.append(ApacheZooKeeper().start())
-        return started[0]
-
-    yield start
-    for server in started:
-        server.stop()
-
-
-@pytest.fixture(
-    params=[
-        "embedded",
-        "journaled",
-        "server",
-        "chroot",
-        pytest.param("apache", marks=pytest.mark.peers),
-    ]
-)
-async def backend(request, tmp_path, apache):
-    server = None
-    if request.param == "apache":
-        need(missing_reason("zookeeper-3.8"))
-        server = apache()
-    made = await make_backend(request.param, tmp_path / "store", server)
-    yield made
-    await made.stop()
-
-
-@pytest.fixture
-async def store(backend):
-    opened = await backend.open()
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-async def other(backend):
-    opened = await backend.open()
-    yield opened
-    await opened.close()
 
 
 async def test_a_node_is_made_and_read(store):

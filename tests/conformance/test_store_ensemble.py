@@ -91,6 +91,12 @@ async def retrying(operation):
                 await asyncio.sleep(0.05)
 
 
+async def both_reads(client):
+    """Asked together, so one MultiRead, which every server of an ensemble answers by itself."""
+    (data, _), children = await asyncio.gather(client.get("/mine"), client.children("/mine"))
+    return [data, children]
+
+
 async def test_a_session_outlives_each_server_in_turn(ensemble):
     client = await ZooKeeperClient.connect(
         system_runtime(),
@@ -103,6 +109,7 @@ async def test_a_session_outlives_each_server_in_turn(ensemble):
     client.add_session_listener(states.append)
     session = client.session_id
     await client.create("/mine", b"", mode=CreateMode.EPHEMERAL)
+    assert await both_reads(client) == [b"", []]
     await client.get("/mine", heard.append)
 
     connected_port = client._connection._transport.get_extra_info("peername")[1]  # type: ignore[union-attr]
@@ -112,6 +119,7 @@ async def test_a_session_outlives_each_server_in_turn(ensemble):
     stat = await retrying(lambda: client.exists("/mine"))
     assert stat.ephemeral_owner == client.session_id == session
     assert SessionState.EXPIRED not in states
+    assert await retrying(lambda: both_reads(client)) == [b"", []]
 
     # The watch was set again on the other server; a second client changes what it watches.
     other = await ZooKeeperClient.connect(

@@ -53,7 +53,8 @@ class MultiReads:
         """Asks for nothing at all, once, while there is nothing in flight that could be lost.
 
         A server before 3.6 answers what it does not know with Unimplemented, ahead of all that
-        it was asked before, and hangs up (UnimplementedRequestProcessor).
+        it was asked before, and hangs up a moment later (UnimplementedRequestProcessor): such a
+        connection is given up here, and the next one to that server asks no more.
         """
         if self._is_given_up or server in self._lacking:
             return False
@@ -67,6 +68,7 @@ class MultiReads:
         except UnimplementedError:
             log.info("%s:%d does not know MultiRead (ZooKeeper before 3.6)", *server)
             self._lacking.add(server)
+            connection.abort()
         except StoreError as error:
             log.debug("%s:%d does not say whether it knows MultiRead: %r", *server, error)
             return False
