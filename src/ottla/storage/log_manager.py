@@ -63,7 +63,7 @@ class LogManager:
         self._tasks: set[asyncio.Task[None]] = set()
         # Where logs that are still to come shall be created (AlterReplicaLogDirs).
         self._preferred_dirs: dict[TopicPartition, Path] = {}
-        self._flushing: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._flushing: set[TopicPartition] = set()
         self._dir_failure_listeners: list[DirFailureListener] = []
         self.cleaner = Cleaner(
             runtime,
@@ -385,21 +385,20 @@ class LogManager:
     def _flush_soon(self, log: Log) -> None:
         """After a roll: the sealed segment is synced in the background."""
         if log.tp not in self._flushing:
-            task = asyncio.ensure_future(self._flush_quietly(log))
-            self._flushing[log.tp] = task
-            self._tasks.add(task)
+            self._flushing.add(log.tp)
+            self._spawn(self._flush_sealed(log))
 
-            def done(finished: asyncio.Task[None]) -> None:
-                self._flushing.pop(log.tp, None)
-                self._tasks.discard(finished)
-
-            task.add_done_callback(done)
-
-    async def _flush_quietly(self, log: Log) -> None:
+    async def _flush_sealed(self, log: Log) -> None:
+        tried = -1
         try:
-            await self.flush(log)
+            # Again where another segment was sealed while the disk was at work.
+            while log.active.base_offset > max(log.recovery_point, tried):
+                tried = log.active.base_offset
+                await self.flush(log)
         except KafkaError as error:
             _logger.error("%s", error)
+        finally:
+            self._flushing.discard(log.tp)
 
     async def flush(self, log: Log) -> None:
         """Makes everything appended so far durable, then moves the recovery point."""

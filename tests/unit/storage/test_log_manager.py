@@ -213,6 +213,23 @@ async def test_a_flush_moves_the_recovery_point_unless_the_log_was_cut(tmp_path:
     await logs.shutdown()
 
 
+async def test_a_segment_sealed_during_the_flush_of_another_is_flushed_too(tmp_path: Path) -> None:
+    logs = manager(tmp_path, segment_bytes=400)
+    await logs.start()
+    log = logs.get_or_create(A)
+    log.append_as_leader(batch(3), 1)
+    log.roll()
+    await asyncio.sleep(0)  # that flush is under way and knows nothing of what follows
+    log.append_as_leader(batch(3), 1)
+    log.roll()
+    log.append_as_leader(batch(3), 1)
+    async with asyncio.timeout(60):
+        while log.recovery_point < 6:  # noqa: ASYNC110 - the flush has no event of its own
+            await asyncio.sleep(0.005)
+    assert log.recovery_point == 9, "the second flush took what was there at its beginning"
+    await logs.shutdown()
+
+
 async def test_retention_of_many_logs_lets_others_have_their_turn(tmp_path: Path) -> None:
     clock = ManualClock()
     logs = manager(tmp_path, clock=clock, retention_ms=10_000)
