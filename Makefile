@@ -40,8 +40,9 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two test files at a time: most of them wait for other processes more than they compute.
 test: setup peers
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 unit: setup
 	$(BIN)/pytest tests/unit
@@ -53,7 +54,7 @@ peers: setup
 demo: setup
 	$(BIN)/python tools/demo.py $(if $(KEEP),--keep)
 
-# About an hour and a half on two cores; each run writes its page in docs/campaigns.
+# Several hours on two cores; each run writes its page in docs/campaigns.
 campaign: setup peers
 	$(BIN)/pytest -m campaign -s
 

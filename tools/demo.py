@@ -354,10 +354,12 @@ def run(keep: bool, plot: Path) -> None:
 
 
 def keep_cluster(cluster: ProcessCluster) -> None:
-    alive = next(b for b in range(3) if Path(f"/proc/{cluster.pid(b)}").exists())
-    status = Path(f"/proc/{cluster.pid(alive)}/status").read_text()
+    alive = [b for b in range(3) if Path(f"/proc/{cluster.pid(b)}").exists()]
+    status = Path(f"/proc/{cluster.pid(alive[0])}/status").read_text()
     supervisor = status.partition("PPid:")[2].split()[0]
-    console.print(f"\nkept: bootstrap.servers={cluster.bootstrap_servers}", soft_wrap=True)
+    addresses = cluster.bootstrap_servers.split(",")
+    servers = ",".join(addresses[broker] for broker in alive)
+    console.print(f"\nkept: bootstrap.servers={servers}", soft_wrap=True)
     console.print(f"kill {supervisor} ends it; its data stays in {cluster.options.data}")
 
 

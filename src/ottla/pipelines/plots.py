@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-_WIDTH, _HEIGHT = 760, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 150, 24, 34
+_WIDTH, _HEIGHT = 900, 280
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 210, 24, 34
 _COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#718096")
-_TICKS = 4
+_TICKS = 5
+_ROUND_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_MARK_LINE, _MARK_LINES = 13, 4
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; color: #1a202c }
 table { border-collapse: collapse; margin: .5rem 0 1.5rem; font-size: 13px }
@@ -46,15 +49,17 @@ def line_plot(
     points = [point for line in lines.values() for point in line] or [(0.0, 0.0)]
     xs = [x for x, _ in points] + [mark.x for mark in marks]
     across = _Scale(min(xs), max(xs), _LEFT, _WIDTH - _RIGHT)
-    up = _Scale(0.0, max(y for _, y in points) or 1.0, _HEIGHT - _BOTTOM, _TOP)
-    parts = [_y_axis(up, unit), _x_axis(across)]
-    for mark in marks:
+    up = _upwards(max(y for _, y in points))
+    parts = [_y_axis(up, unit, _WIDTH - _RIGHT), _x_axis(across)]
+    for number, mark in enumerate(marks):
         x = across.at(mark.x)
         parts.append(
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
             'stroke="#a0aec0" stroke-dasharray="4 3"/>'
         )
-        parts.append(f'<text x="{x + 4:.1f}" y="{_TOP + 10}">{escape(mark.text)}</text>')
+        # One below the other: marks that follow each other closely stay readable.
+        y = _TOP + 10 + number % _MARK_LINES * _MARK_LINE
+        parts.append(f'<text x="{x + 4:.1f}" y="{y}">{escape(mark.text)}</text>')
     for number, (name, line) in enumerate(lines.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         path = " ".join(f"{across.at(x):.1f},{up.at(y):.1f}" for x, y in line)
@@ -63,14 +68,14 @@ def line_plot(
         )
         y = _TOP + 10 + number * 16
         parts.append(
-            f'<text x="{_WIDTH - _RIGHT + 10}" y="{y}" style="fill:{colour}">{escape(name)}</text>'
+            f'<text x="{_WIDTH - _RIGHT + 12}" y="{y}" style="fill:{colour}">{escape(name)}</text>'
         )
     return _figure(title, parts)
 
 
 def bar_plot(title: str, bars: Sequence[tuple[str, float]], *, unit: str = "") -> str:
-    up = _Scale(0.0, max((value for _, value in bars), default=1.0) or 1.0, _HEIGHT - _BOTTOM, _TOP)
-    parts = [_y_axis(up, unit)]
+    up = _upwards(max((value for _, value in bars), default=1.0))
+    parts = [_y_axis(up, unit, _WIDTH - 20)]
     room = (_WIDTH - _LEFT - 20) / max(len(bars), 1)
     for number, (name, value) in enumerate(bars):
         x = _LEFT + number * room + room * 0.1
@@ -138,13 +143,28 @@ def _figure(title: str, parts: Sequence[str]) -> str:
     )
 
 
-def _y_axis(up: _Scale, unit: str) -> str:
+def round_ticks(low: float, high: float) -> list[float]:
+    """Multiples of a round step that lie between the two, about as many as `_TICKS`."""
+    rough = (high - low) / _TICKS or 1.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in _ROUND_STEPS if power * factor >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def _upwards(highest: float) -> _Scale:
+    """From zero to the first round tick that is not below the highest value."""
+    ticks = round_ticks(0.0, highest or 1.0)
+    top = ticks[-1] if ticks[-1] >= highest else ticks[-1] + ticks[1]
+    return _Scale(0.0, top, _HEIGHT - _BOTTOM, _TOP)
+
+
+def _y_axis(up: _Scale, unit: str, right: int) -> str:
     parts = []
-    for tick in range(_TICKS + 1):
-        value = up.high * tick / _TICKS
+    for value in round_ticks(up.low, up.high):
         y = up.at(value)
         parts.append(
-            f'<line x1="{_LEFT}" x2="{_WIDTH - 20}" y1="{y:.1f}" y2="{y:.1f}" stroke="#edf2f7"/>'
+            f'<line x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="#edf2f7"/>'
         )
         parts.append(
             f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(value)}</text>'
@@ -157,9 +177,7 @@ def _x_axis(across: _Scale) -> str:
     y = _HEIGHT - _BOTTOM + 16
     return "\n".join(
         f'<text x="{across.at(value):.1f}" y="{y}" text-anchor="middle">{_short(value)} s</text>'
-        for value in (
-            across.low + (across.high - across.low) * tick / _TICKS for tick in range(_TICKS + 1)
-        )
+        for value in round_ticks(across.low, across.high)
     )
 
 

@@ -76,6 +76,13 @@ def test_metrics_are_served():
         assert f'ottla_pipeline_{name}{{job="j",pipeline="p"}} {float(value)}' in text
 
 
+def test_axes_have_round_numbers():
+    assert plots.round_ticks(0.0, 7880.0) == [0, 2000, 4000, 6000]
+    assert plots.round_ticks(32.2, 130.0) == [40, 60, 80, 100, 120]
+    assert plots.round_ticks(0.0, 1.0) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    assert plots.round_ticks(5.0, 5.0) == [5]
+
+
 def test_plots_are_sound_and_need_nothing_else():
     drawn = plots.line_plot(
         "a & b", {"x<y": [(0, 0), (5, 2000)]}, unit="rows/s", marks=[plots.Mark(2, "kill -9")]
