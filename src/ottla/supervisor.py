@@ -214,8 +214,10 @@ def _broker_main(options: UpOptions, broker_id: int, pipes: _Pipes) -> None:
 
 
 def _run_alone(options: UpOptions) -> int:
-    """One broker needs no second process: store and broker share one event loop."""
+    """One broker needs no second process: store and broker share one event loop. The broker's
+    session is one of this process, which ends with it: after `kill -9` nobody waits for it."""
     from ottla.config import BrokerConfig
+    from ottla.metadata.embedded import EmbeddedStore
     from ottla.node import Node, serve_until
     from ottla.runtime import system_runtime
     from ottla.zk.server import ZooKeeperServer
@@ -226,7 +228,10 @@ def _run_alone(options: UpOptions) -> int:
             runtime, options.data / "store", host=HOST, port=options.zookeeper_port
         )
         await store.start()
-        node = Node(BrokerConfig.from_file(config_path(options.data, 0)), runtime)
+        config = BrokerConfig.from_file(config_path(options.data, 0))
+        # A --set may name another store, or a chroot in this one.
+        is_own = config.zookeeper_connect == options.zookeeper_connect
+        node = Node(config, runtime, EmbeddedStore(store.engine) if is_own else None)
         stop = asyncio.Event()
         for stop_signal in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(stop_signal, stop.set)
