@@ -24,6 +24,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_SIZE = struct.Struct(">i")
+_LZ4_FAST = 1
 
 
 class CompressionError(WireError):
@@ -44,8 +45,11 @@ def compress(codec: int, data: Buffer) -> bytes:
         case 2:
             return _compress_xerial(data)
         case 3:
-            # Kafka's lz4 reader refuses frames whose blocks depend on each other.
-            compressor = _cramjam().lz4.Compressor(content_checksum=False, block_linked=False)
+            # Kafka's lz4 reader refuses frames whose blocks depend on each other. Without a level
+            # cramjam takes the slow compressor (HC); Kafka's own default is the fast one.
+            compressor = _cramjam().lz4.Compressor(
+                level=_LZ4_FAST, content_checksum=False, block_linked=False
+            )
             compressor.compress(bytes(data))
             return bytes(compressor.finish())
         case 4:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import cramjam
 import pytest
 
 from ottla.wire import compression, records
@@ -197,6 +198,18 @@ def test_framings_that_kafkas_java_reader_wants() -> None:
     lz4 = compression.compress(3, b"abc" * 100)
     assert lz4[:4] == b"\x04\x22\x4d\x18"
     assert lz4[4] & 0x20, "blocks must not depend on each other"
+
+
+def test_lz4_is_the_fast_compressor_as_in_kafka() -> None:
+    data = b"".join(b"record %d, %x." % (i, i * i) for i in range(5000))
+
+    def at_level(level: int) -> bytes:
+        compressor = cramjam.lz4.Compressor(level, content_checksum=False, block_linked=False)
+        compressor.compress(data)
+        return bytes(compressor.finish())
+
+    slow = at_level(4)  # the high compression mode takes several times as long
+    assert compression.compress(3, data) == at_level(1) != slow
 
 
 def test_raw_snappy_is_read_too() -> None:
