@@ -2,8 +2,8 @@
 
 Both read and write the same topics of one Ottla broker on this machine, `local[2]`, records of
 100 bytes in 4 partitions. The connector runs with its tuned options. Every piece of work is done
-once to warm up and then counted. `--scale 0.1` makes everything ten times smaller, for a look;
-goals are only judged at full size.
+once by each to warm up, then in turns, and what it wrote is counted before its time is. `--scale
+0.1` makes everything ten times smaller, for a look; goals are only judged at full size.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORDS = 5_000_000
-MANY_RECORDS, FEW_RECORDS = 20_000_000, 1_000_000
+LINEAR_RECORDS = (1_000_000, 5_000_000, 20_000_000)
 PARTITIONS = 4
 ROUNDS = 2
 LZ4 = {"kafka.compression.type": "lz4"}
@@ -52,7 +53,8 @@ def main(output: str = "text", only: Sequence[str] = (), scale: float = 1.0) -> 
 
 
 def run(wanted: Sequence[str], scale: float) -> list[Row]:
-    with ProcessCluster(brokers=1) as cluster:
+    # What was written is gone before it can crowd the page cache.
+    with ProcessCluster(brokers=1, overrides={"file.delete.delay.ms": "0"}) as cluster:
         conf = {"spark.driver.memory": "2g", "spark.ui.showConsoleProgress": "false"}
         spark = spark_session("ottla-bench", conf)
         scratch = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
@@ -72,6 +74,7 @@ class _Bench:
         self._scale = scale
         self._made = 0
         self._filled: dict[str, str] = {}
+        self._worker_peak_mb = 0.0
 
     def measure(self, key: str) -> list[Row]:
         cases: dict[str, Callable[[], list[Row]]] = {
@@ -83,7 +86,7 @@ class _Bench:
             "copy": lambda: [self._copy_row()],
             "stream": lambda: [self._stream_row()],
             "memory": self._memory_rows,
-            "linear": lambda: [self._linear_row()],
+            "linear": self._linear_rows,
         }
         return cases[key]()
 
@@ -102,16 +105,43 @@ class _Bench:
             self._filled[title] = name
         return self._filled[title]
 
+    def _admin(self) -> Any:
+        from confluent_kafka import admin
+
+        return admin.AdminClient({"bootstrap.servers": self._servers})
+
     def _topic(self, prefix: str) -> str:
         """A topic of its own for every run, so that all begin empty."""
         from confluent_kafka import admin
 
         self._made += 1
         name = f"{prefix}-{self._made}"
-        client = admin.AdminClient({"bootstrap.servers": self._servers})
         topic = admin.NewTopic(name, PARTITIONS, 1)  # type: ignore[attr-defined]  # untyped names
-        client.create_topics([topic])[name].result(60)
+        self._admin().create_topics([topic])[name].result(60)
         return name
+
+    @contextmanager
+    def _target(self, prefix: str, records: int) -> Iterator[str]:
+        """An empty topic, counted when it has been written and then deleted."""
+        name = self._topic(prefix)
+        yield name
+        written = self._record_count(name)
+        # Commit markers take offsets too: one for each task and partition at most.
+        if not records <= written <= records + PARTITIONS * PARTITIONS:
+            raise OttlaError(f"{name} has {written:,} records, it should have {records:,}")
+        self._admin().delete_topics([name])[name].result(60)
+
+    def _record_count(self, name: str) -> int:
+        from ottla.spark.kafka import KafkaClient
+        from ottla.spark.options import Connect
+        from ottla.types import TopicPartition
+
+        client = KafkaClient(Connect(self._servers))
+        try:
+            partitions = [TopicPartition(name, index) for index in range(PARTITIONS)]
+            return sum(client.latest(partitions, read_committed=False).values())
+        finally:
+            client.close()
 
     def _records(self, count: int) -> DataFrame:
         return self._spark.range(0, count, 1, PARTITIONS).selectExpr(
@@ -132,70 +162,83 @@ class _Bench:
         ).save()
 
     def _write_row(self, title: str, options: dict[str, str]) -> Row:
-        records = self._records(self._count)
-
-        def write(kind: str) -> None:
-            self._write(kind, records, self._topic("written"), **options)
-
-        return self._rate(f"write, {title}", self._both(write), WRITE_GOAL)
+        return self._rate(f"write, {title}", self._both_write("written", options), WRITE_GOAL)
 
     def _once_row(self) -> Row:
+        seconds = self._both_write("once", {}, {"deliveryGuarantee": "exactly_once"})
+        return self._rate("write exactly once (connector: at least once)", seconds, ONCE_GOAL)
+
+    def _both_write(
+        self, prefix: str, options: dict[str, str], ours_only: dict[str, str] | None = None
+    ) -> tuple[float, float]:
         records = self._records(self._count)
 
-        def write(kind: str) -> None:
-            options = {"deliveryGuarantee": "exactly_once"} if kind == "ottla" else {}
-            self._write(kind, records, self._topic("once"), **options)
+        def write(kind: str) -> float:
+            own = ours_only or {} if kind == "ottla" else {}
+            with self._target(prefix, self._count) as name:
+                return _seconds(lambda: self._write(kind, records, name, **options, **own))
 
-        work = "write exactly once (connector: at least once)"
-        return self._rate(work, self._both(write), ONCE_GOAL)
+        return self._both(write)
 
     def _read_row(self, title: str, options: dict[str, str]) -> Row:
         name = self._source(title, options)
+        return self._rate(
+            f"read, {title}",
+            self._both(lambda kind: _seconds(lambda: self._read_all(kind, name))),
+            READ_GOAL,
+        )
 
-        def read(kind: str) -> None:
-            self._read(kind, name).write.format("noop").mode("overwrite").save()
-
-        return self._rate(f"read, {title}", self._both(read), READ_GOAL)
+    def _read_all(self, kind: str, name: str) -> None:
+        """Every column of every row is made, and nothing done with it."""
+        self._read(kind, name).write.format("noop").mode("overwrite").save()
 
     def _copy_row(self) -> Row:
         name = self._source("uncompressed", {})
 
-        def copy(kind: str) -> None:
+        def copy(kind: str) -> float:
             frame = self._read(kind, name).select("key", "value")
-            self._write(kind, frame, self._topic("copy"))
+            with self._target("copy", self._count) as target:
+                return _seconds(lambda: self._write(kind, frame, target))
 
         return self._rate("copy topic to topic", self._both(copy), COPY_GOAL)
 
     def _stream_row(self) -> Row:
         name = self._source("uncompressed", {})
 
-        def stream(kind: str) -> None:
+        def stream(kind: str) -> float:
             self._made += 1
             folder = self._scratch / f"stream-{self._made}"
-            reader = self._spark.readStream.format(kind)
-            tuned = TUNED_READ if kind == "kafka" else {}
-            query = (
-                reader.option("kafka.bootstrap.servers", self._servers)
-                .options(subscribe=name, startingOffsets="earliest", **tuned)
-                .load()
-                .writeStream.format("parquet")
-                .option("checkpointLocation", str(folder / "checkpoint"))
-                .trigger(availableNow=True)
-                .start(str(folder / "data"))
-            )
-            query.awaitTermination()
+            taken = _seconds(lambda: self._stream(kind, name, folder))
+            written = self._spark.read.parquet(str(folder / "data")).count()
+            if written != self._count:
+                raise OttlaError(f"{kind} streamed {written:,} of {self._count:,} rows")
             shutil.rmtree(folder)
+            return taken
 
         return self._rate("stream to Parquet", self._both(stream), STREAM_GOAL)
 
-    def _both(self, work: Callable[[str], None]) -> tuple[float, float]:
-        """Seconds of ours and of the connector, in turns, after one round that is not counted."""
+    def _stream(self, kind: str, name: str, folder: Path) -> None:
+        reader = self._spark.readStream.format(kind)
+        tuned = TUNED_READ if kind == "kafka" else {}
+        query = (
+            reader.option("kafka.bootstrap.servers", self._servers)
+            .options(subscribe=name, startingOffsets="earliest", **tuned)
+            .load()
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(folder / "data"))
+        )
+        query.awaitTermination()
+
+    def _both(self, work: Callable[[str], float]) -> tuple[float, float]:
+        """Seconds of ours and of the connector, after one round that is not counted; who is first
+        changes from round to round."""
         taken: dict[str, list[float]] = {"ottla": [], "kafka": []}
-        for _ in range(1 + ROUNDS):
-            for kind, times in taken.items():
-                begun = time.perf_counter()
-                work(kind)
-                times.append(time.perf_counter() - begun)
+        for index in range(1 + ROUNDS):
+            for kind in sorted(taken, reverse=index % 2 == 0):
+                taken[kind].append(work(kind))
+                self._note_workers()
         ours, peer = (statistics.median(times[1:]) for times in taken.values())
         return ours, peer
 
@@ -211,39 +254,49 @@ class _Bench:
             higher_is_better=True,
         )
 
-    def _memory_rows(self) -> list[Row]:
-        from pyspark import SparkContext
+    def _note_workers(self) -> None:
+        """Spark ends workers that are idle for a while, so they are looked at after every run."""
+        workers = [pid for pid in _children_of(_driver_pid()) if "python" in _command(pid)]
+        self._worker_peak_mb = max(self._worker_peak_mb, *map(_peak_mb, workers), 0.0)
 
-        gateway: Any = SparkContext._gateway
-        driver = gateway.proc.pid
-        workers = [pid for pid in _children_of(driver) if "python" in _command(pid)]
-        peaks = [_peak_mb(pid) for pid in workers]
+    def _memory_rows(self) -> list[Row]:
+        if not self._worker_peak_mb:  # no other row has run
+            self._read_all("ottla", self._source("uncompressed", {}))
+            self._note_workers()
         return [
-            Row("memory of the driver (JVM), peak", _peak_mb(driver), None, "MB"),
-            Row("memory of the largest Python worker, peak", max(peaks, default=0), None, "MB"),
+            Row("memory of the driver (JVM), peak", _peak_mb(_driver_pid()), None, "MB"),
+            Row("memory of the largest Python worker, peak", self._worker_peak_mb, None, "MB"),
         ]
 
-    def _linear_row(self) -> Row:
-        few, many = self._scaled(FEW_RECORDS), self._scaled(MANY_RECORDS)
-        growth = self._cost_per_row(many) / self._cost_per_row(few)
-        return Row(
-            f"read {many:,} rows: cost per row over that of {few:,} rows",
-            growth,
-            None,
-            "x",
-            f"≤ {LINEAR_GOAL:g}x",
-            growth <= LINEAR_GOAL,
-        )
+    def _linear_rows(self) -> list[Row]:
+        sizes = [self._scaled(records) for records in LINEAR_RECORDS]
+        few, *more = sizes
+        base = self._cost_per_row(few)
+        rows = [Row(f"read {few:,} rows: each", 1e9 * base, None, "ns")]
+        for records in more:
+            growth = self._cost_per_row(records) / base
+            work = f"read {records:,} rows: each costs so many times one of {few:,}"
+            rows.append(Row(work, growth, None, "x", f"≤ {LINEAR_GOAL:g}x", growth <= LINEAR_GOAL))
+        return rows
 
     def _cost_per_row(self, records: int) -> float:
-        name = self._topic("many")
-        self._write("ottla", self._records(records), name)
-        taken = []
-        for _ in range(ROUNDS):
-            begun = time.perf_counter()
-            self._read("ottla", name).write.format("noop").mode("overwrite").save()
-            taken.append(time.perf_counter() - begun)
+        with self._target("many", records) as name:
+            self._write("ottla", self._records(records), name)
+            taken = [_seconds(lambda: self._read_all("ottla", name)) for _ in range(ROUNDS)]
         return min(taken) / records
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def _driver_pid() -> int:
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    return int(gateway.proc.pid)
 
 
 def _children_of(pid: int) -> list[int]:

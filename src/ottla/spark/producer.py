@@ -92,7 +92,7 @@ class BatchProducer:
         except OttlaError:
             pass  # the failure that led here is what counts
 
-    def _seal(self, partition: TopicPartition, batch: EncodedBatch) -> bytearray:
+    def _seal(self, partition: TopicPartition, batch: EncodedBatch) -> bytes:
         sequence = -1
         if self._producer.producer_id >= 0:
             sequence = self._sequences.get(partition, 0)

@@ -53,6 +53,8 @@ _MIN_RECORD_BYTES = 7
 # after every look that found none.
 _FIRST_STEP = 32
 _LAST_STEP = 4096
+# What zig-zag varints of one byte mean.
+_OF_ONE_BYTE: Longs = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], np.int64)
 
 
 class AbortedTransaction(NamedTuple):
@@ -279,9 +281,11 @@ def _run(data: Bytes, position: int, stride: int, end: int, count: int) -> int:
     possible = min(count, (end - position) // stride)
     rows = data[position : position + possible * stride].reshape(possible, stride)
     last = data[position - stride : position]
-    prefix = 1 + int(np.argmax(last < 128))
-    differing = np.flatnonzero((rows[:, :prefix] != last[:prefix]).any(axis=1))
-    return int(differing[0]) if len(differing) else possible
+    differing = np.zeros(possible, np.bool_)
+    for index in range(1 + int(np.argmax(last < 128))):
+        differing |= rows[:, index] != last[index]
+    first = int(differing.argmax()) if possible else 0
+    return first if possible and differing[first] else possible
 
 
 def _after_long_record(plain: Buffer, position: int) -> int:
@@ -304,9 +308,11 @@ def read_varints(data: Bytes, positions: Longs) -> tuple[Longs, Longs]:
     Positions past the end read the last byte: callers check what came out against the bounds.
     """
     byte = data.take(positions, mode="clip")
-    values = (byte & 127).astype(np.int64)
     more = byte >= 128
     ends = positions + 1
+    if not more.any():
+        return _OF_ONE_BYTE.take(byte), ends
+    values = (byte & 127).astype(np.int64)
     shift = 7
     while more.any():
         if shift > 63:

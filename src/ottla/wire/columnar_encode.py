@@ -25,7 +25,7 @@ Longs = npt.NDArray[np.int64]
 DEFAULT_BATCH_BYTES = 512 * 1024
 # What a record has at most beside its key, value and headers.
 _OVERHEAD_BYTES = 24
-_PREFIX = struct.Struct(">qiib")
+_PREFIX = struct.Struct(">qiibI")
 _CHECKED = struct.Struct(">hiqqqhii")
 
 
@@ -61,21 +61,17 @@ NOBODY = Producer()
 
 def seal(
     batch: EncodedBatch, *, compression: int = 0, producer: Producer = NOBODY, sequence: int = -1
-) -> bytearray:
+) -> bytes:
     """The whole batch, checksum included."""
     content = compress(compression, batch.body) if compression else batch.body
     attributes = compression | (TRANSACTIONAL if producer.transactional else 0)
-    out = bytearray(HEADER_BYTES + len(content))
-    _PREFIX.pack_into(out, 0, 0, len(out) - LOG_OVERHEAD_BYTES, -1, MAGIC)
-    checked = _PREFIX.size + 4
-    _CHECKED.pack_into(
-        *(out, checked, attributes, batch.records - 1, batch.base_timestamp, batch.max_timestamp),
+    size = HEADER_BYTES + len(content)
+    checked = _CHECKED.pack(
+        *(attributes, batch.records - 1, batch.base_timestamp, batch.max_timestamp),
         *(producer.producer_id, producer.epoch, sequence, batch.records),
     )
-    out[HEADER_BYTES:] = content
-    with memoryview(out) as view:
-        struct.pack_into(">I", out, _PREFIX.size, crc32c(view[checked:]))
-    return out
+    prefix = _PREFIX.pack(0, size - LOG_OVERHEAD_BYTES, -1, MAGIC, crc32c(content, crc32c(checked)))
+    return b"".join((prefix, checked, content))
 
 
 def encode(
