@@ -22,35 +22,41 @@ _SWEEP_AFTER = 1024
 
 
 class TimeoutEntry:
-    __slots__ = ("callback", "deadline", "order")
+    __slots__ = ("callback",)
 
-    def __init__(self, deadline: float, order: int, callback: Callable[[], None]) -> None:
-        self.deadline = deadline
-        self.order = order
+    def __init__(self, callback: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback
-
-    def __lt__(self, other: TimeoutEntry) -> bool:
-        return (self.deadline, self.order) < (other.deadline, other.order)
 
 
 class Timeouts:
     """Many deadlines, one timer."""
 
     def __init__(self) -> None:
-        self._heap: list[TimeoutEntry] = []
+        # By deadline, then in the order of their coming.
+        self._heap: list[tuple[float, int, TimeoutEntry]] = []
         self._order = 0
         self._finished = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __len__(self) -> int:
         return len(self._heap) - self._finished
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        # Remembered: asking for it is a system call in Python 3.11 (getpid).
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
     def schedule(self, delay_ms: float, callback: Callable[[], None]) -> TimeoutEntry:
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         self._order += 1
-        entry = TimeoutEntry(loop.time() + delay_ms / 1000, self._order, callback)
-        heapq.heappush(self._heap, entry)
-        if self._timer is None or entry.deadline < self._timer.when() - _COARSENESS_S:
+        entry = TimeoutEntry(callback)
+        deadline = loop.time() + delay_ms / 1000
+        heapq.heappush(self._heap, (deadline, self._order, entry))
+        if self._timer is None or deadline < self._timer_at - _COARSENESS_S:
             self._arm(loop)
         return entry
 
@@ -60,7 +66,7 @@ class Timeouts:
         entry.callback = None
         self._finished += 1
         if self._finished > _SWEEP_AFTER and self._finished * 2 > len(self._heap):
-            self._heap = [kept for kept in self._heap if kept.callback is not None]
+            self._heap = [kept for kept in self._heap if kept[2].callback is not None]
             heapq.heapify(self._heap)
             self._finished = 0
 
@@ -72,13 +78,14 @@ class Timeouts:
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(self._heap[0].deadline + _COARSENESS_S / 2, self._expire, loop)
+        self._timer_at = self._heap[0][0] + _COARSENESS_S / 2
+        self._timer = loop.call_at(self._timer_at, self._expire, loop)
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         now = loop.time()
-        while self._heap and (self._heap[0].callback is None or self._heap[0].deadline <= now):
-            entry = heapq.heappop(self._heap)
+        while self._heap and (self._heap[0][2].callback is None or self._heap[0][0] <= now):
+            entry = heapq.heappop(self._heap)[2]
             callback, entry.callback = entry.callback, None
             if callback is None:
                 self._finished -= 1
@@ -140,7 +147,7 @@ class ProduceWait:
         self._pending: set[TopicPartition] = set()
         self._queues: list[ProduceQueue] = []
         self.errors: dict[TopicPartition, ErrorCode] = {}
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[None] = timeouts.loop.create_future()
         self._timeout = timeouts.schedule(max(0, timeout_ms), self._expire)
 
     @property
@@ -245,7 +252,7 @@ class FetchWait:
         self._min_bytes = min_bytes
         self._offsets = offsets
         self._as_follower = as_follower
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[None] = timeouts.loop.create_future()
         self._timeout = timeouts.schedule(max_wait_ms, self.complete)
         for partition in offsets:
             partition.fetch_waits[self] = None

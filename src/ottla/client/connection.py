@@ -41,6 +41,7 @@ class Connection(asyncio.Protocol):
         self._next_correlation_id = 0
         self._transport: asyncio.Transport | None = None
         self._close_reason: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @classmethod
     async def open(
@@ -86,12 +87,17 @@ class Connection(asyncio.Protocol):
         """The decoded answer. A request that times out closes the connection: its answer could
         come later and there is nobody left to take it."""
         future = self.send_nowait(message, version)
+        # Not asyncio.timeout, which costs a follower's fetch as much as its encoding.
+        timer = future.get_loop().call_later(timeout_ms / 1000, self._time_out, future)
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await future
-        except TimeoutError:
+            return await future
+        finally:
+            timer.cancel()
+
+    def _time_out(self, future: asyncio.Future[Any]) -> None:
+        if not future.done():
+            future.set_exception(TimeoutError("a request timed out"))
             self.close("a request timed out")
-            raise
 
     def send_nowait(self, message: Message, version: int) -> asyncio.Future[Any]:
         """Writes the request now; the future gives the answer or ConnectionError."""
@@ -100,7 +106,10 @@ class Connection(asyncio.Protocol):
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         chunks = framing.encode_request(message, version, correlation_id, self._client_id)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._loop is None:
+            # Remembered: asking for it is a system call in Python 3.11 (getpid).
+            self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = self._loop.create_future()
         response_class = messages.response_class(message.API_KEY)
         self._pending.append(_Pending(correlation_id, response_class, version, future))
         self._transport.writelines(chunks)
