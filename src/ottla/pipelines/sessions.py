@@ -10,7 +10,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.pipelines.packaging import shipping_settings
 from ottla.pipelines.spec import Ingest
 
 if TYPE_CHECKING:
@@ -34,21 +33,17 @@ def pipeline_session(pipeline: Pipeline, *, log: Path | None = None) -> Iterator
         "spark.ui.showConsoleProgress": "false",
         **pipeline.spark,
     }
-    master = pipeline.master or DEFAULT_MASTER
-    with tempfile.TemporaryDirectory(prefix="ottla-") as folder:
-        if not master.startswith("local"):
-            settings |= shipping_settings(settings, Path(folder))
-        with stderr_to(log) if log is not None else nullcontext():
-            spark = session(
-                pipeline.name,
-                master=master,
-                kafka_connector=needs_connector(pipeline),
-                conf=settings,
-            )
-        try:
-            yield spark
-        finally:
-            stop_session(spark)
+    with stderr_to(log) if log is not None else nullcontext():
+        spark = session(
+            pipeline.name,
+            master=pipeline.master or DEFAULT_MASTER,
+            kafka_connector=needs_connector(pipeline),
+            conf=settings,
+        )
+    try:
+        yield spark
+    finally:
+        stop_session(spark)
 
 
 def needs_connector(pipeline: Pipeline) -> bool:

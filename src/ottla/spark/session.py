@@ -5,17 +5,20 @@ A session takes several seconds to start: share one per process.
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import gettempdir, mkdtemp
 from typing import TYPE_CHECKING
 
 from ottla.spark.errors import SourceError
 from ottla.spark.jars import connector_settings
 from ottla.spark.java import java, java_home
+from ottla.spark.packaging import shipping_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,8 +49,9 @@ def session(
 ) -> SparkSession:
     """Starts (or returns the already started) session of this process.
 
-    With `kafka_connector` the jars of `format("kafka")` are looked for and put on its class path.
-    `conf` wins over everything that is set here.
+    The executors of a cluster get this package from here. With `kafka_connector` the jars of
+    `format("kafka")` are looked for and put on its class path. `conf` wins over everything that is
+    set here.
     """
     reason = missing_reason()
     if reason is not None:
@@ -62,6 +66,8 @@ def session(
     settings = _settings(master, conf or {})
     if settings["spark.master"].startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    else:
+        settings |= shipping_settings(settings, _package_folder())
     if kafka_connector:
         settings = {**connector_settings(), **settings}
     builder = SparkSession.builder.appName(app_name)
@@ -84,6 +90,13 @@ def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
         # A laptop's own name often does not resolve.
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return settings | dict(conf)
+
+
+def _package_folder() -> Path:
+    """Executors may come at any time and ask the driver for the file: it stays till the end."""
+    folder = Path(mkdtemp(prefix="ottla-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def stop_session(spark: SparkSession) -> None:

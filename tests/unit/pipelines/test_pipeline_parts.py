@@ -12,12 +12,12 @@ from ottla.pipelines import SpecError, archive_files, parse_pipeline
 from ottla.pipelines.files import FileEntry
 from ottla.pipelines.jobs.transform import load_function
 from ottla.pipelines.mirror_groups import chosen, starting_offsets
-from ottla.pipelines.packaging import write_package
 from ottla.pipelines.progress import StreamProgress, lag_of
 from ottla.pipelines.report import JobReport, PipelineReport, reason_of
 from ottla.pipelines.stop_order import feeders, levels
 from ottla.spark.errors import OptionError
 from ottla.spark.options import parse_sink_options
+from ottla.spark.packaging import write_package
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import zipfile
 from types import SimpleNamespace
 
 import pytest
@@ -53,6 +54,7 @@ def test_local_mode_stays_on_this_machine(no_jvm):
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert "spark.jars" not in settings, "no jars are needed, so none are looked for"
+    assert "spark.files" not in settings, "the workers have the package"
 
 
 def test_a_micro_batch_that_runs_again_is_cut_into_the_same_tasks(no_jvm):
@@ -65,6 +67,19 @@ def test_another_master_finds_the_driver_by_itself(no_jvm):
     settings = start_session(conf={"spark.master": "spark://host:7077"})
     assert settings["spark.master"] == "spark://host:7077"
     assert "spark.driver.host" not in settings
+
+
+def test_executors_of_a_cluster_are_sent_the_package(no_jvm):
+    path = "spark.executorEnv.PYTHONPATH"
+    settings = start_session(
+        master="spark://host:7077", conf={"spark.files": "/data/model.bin", path: "/opt/lib"}
+    )
+    own, package = settings["spark.files"].split(",")
+    assert own == "/data/model.bin"
+    assert settings[path] == "ottla.zip:/opt/lib", "ours is found first"
+    assert {"ottla/spark/source.py", "pyspark_ottla/__init__.py"} <= set(
+        zipfile.ZipFile(package).namelist()
+    )
 
 
 def test_the_connector_only_when_asked_for(no_jvm, monkeypatch):
