@@ -1,7 +1,7 @@
 """The package as one file, for executors on machines that do not have it.
 
-Only pure Python is in it: the wheels it needs (crc32c, cramjam, numpy, pyarrow, uvloop) must be there, as
-PySpark's own must.
+Only pure Python is in it: the wheels it needs (crc32c, cramjam, numpy, pyarrow, uvloop) must be
+there, as PySpark's own must.
 """
 
 from __future__ import annotations
