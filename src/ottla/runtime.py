@@ -12,7 +12,7 @@ import os
 import random
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -91,6 +91,7 @@ class Disk(Protocol):
     def is_dir(self, path: Path) -> bool: ...
     def size(self, path: Path) -> int: ...
     def mtime_ms(self, path: Path) -> int: ...
+    def size_and_mtime_ms(self, path: Path) -> tuple[int, int]: ...
     def set_mtime_ms(self, path: Path, mtime_ms: int) -> None: ...
     def list_dir(self, path: Path) -> list[str]:
         """Names in the folder, sorted."""
@@ -102,6 +103,9 @@ class Disk(Protocol):
 
     def remove_tree(self, path: Path) -> None: ...
     def sync_dir(self, path: Path) -> None: ...
+    def sync_all(self, paths: Collection[Path]) -> None:
+        """fsync of files and folders, cheaper than one by one where they are many; those that are
+        gone are left out. Blocking."""
 
 
 class SystemClock:
@@ -192,6 +196,10 @@ class SystemFile:
             self._fd = -1
 
 
+# Above this, one commit of the whole file system is cheaper than a commit for each file.
+_SYNCED_ONE_BY_ONE = 100
+
+
 class SystemDisk:
     def open(self, path: Path, *, create: bool = True) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -225,11 +233,15 @@ class SystemDisk:
     def mtime_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000
 
+    def size_and_mtime_ms(self, path: Path) -> tuple[int, int]:
+        found = path.stat()
+        return found.st_size, found.st_mtime_ns // 1_000_000
+
     def set_mtime_ms(self, path: Path, mtime_ms: int) -> None:
         os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
 
     def list_dir(self, path: Path) -> list[str]:
-        return sorted(entry.name for entry in path.iterdir())
+        return sorted(os.listdir(path))  # noqa: PTH208  several times as fast as iterdir
 
     def make_dirs(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -251,6 +263,44 @@ class SystemDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def sync_all(self, paths: Collection[Path]) -> None:
+        if len(paths) > _SYNCED_ONE_BY_ONE and _sync_file_systems(paths):
+            return
+        for path in paths:
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+
+def _sync_file_systems(paths: Collection[Path]) -> bool:
+    """syncfs(2) for each file system that these are on; false where the system has no such call.
+
+    One journal commit instead of one for each file. It also waits for what others wrote.
+    """
+    import ctypes  # for this call alone
+
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        return False
+    devices: dict[int, Path] = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            devices.setdefault(os.stat(path).st_dev, path)  # noqa: PTH116  on a hot path
+    for path in devices.values():
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if syncfs(fd):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), str(path))
+        finally:
+            os.close(fd)
+    return True
 
 
 class Worker(Executor):

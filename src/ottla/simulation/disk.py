@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from ottla.storage.dir_lock import DirInUse
@@ -210,6 +210,10 @@ class ProcessDisk:
     def mtime_ms(self, path: Path) -> int:
         return self.host().file(path).mtime_ms
 
+    def size_and_mtime_ms(self, path: Path) -> tuple[int, int]:
+        file = self.host().file(path)
+        return len(file.data), file.mtime_ms
+
     def set_mtime_ms(self, path: Path, mtime_ms: int) -> None:
         self.host().file(path).mtime_ms = mtime_ms
 
@@ -248,6 +252,17 @@ class ProcessDisk:
 
     def sync_dir(self, path: Path) -> None:
         self.host().folder(path).sync()
+
+    def sync_all(self, paths: Collection[Path]) -> None:
+        """No more than was asked for, although a real file system may keep more."""
+        disk = self.host()
+        for path in paths:
+            found = disk.find(path)
+            if isinstance(found, _File):
+                disk.syncs += 1
+                found.undo.clear()
+            elif found is not None:
+                found.sync()
 
     def lock(self, folder: Path) -> DiskLock:
         """Stands in for the lock on a data folder: a host runs one process at a time."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ottla.errors import OttlaError
 from ottla.runtime import Disk, Runtime
-from ottla.storage import checkpoints, recovery
+from ottla.storage import checkpoints, recovery, small_logs
 from ottla.storage.checkpoints import CheckpointDamaged
 from ottla.storage.cleaning_plan import NEVER_CLEANED
 from ottla.storage.dir_lock import HeldLock
@@ -89,7 +89,12 @@ class DataDir:
         """Everything in the folder. Blocking; raises OSError."""
         clean_marker = self.path / checkpoints.CLEAN_SHUTDOWN
         clean = self._disk.exists(clean_marker)
-        self._disk.remove(clean_marker)
+        notes = self._read_notes() if clean else {}
+        if clean:
+            # For good, before anything is written: no power cut may bring the marker back.
+            self._disk.remove(clean_marker)
+            self._disk.remove(self.path / small_logs.NOTES)
+            self._disk.sync_dir(self.path)
         recovery_points = self._read_or_empty(checkpoints.RECOVERY_POINTS)
         starts = self._read_or_empty(checkpoints.LOG_STARTS)
         watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
@@ -97,6 +102,16 @@ class DataDir:
         found = Found([], [], [])
         for name in self._disk.list_dir(self.path):
             folder = self.path / name
+            tp = parse_folder_name(name) if name in notes else None
+            if tp is not None and tp not in cleaned:
+                log = small_logs.load_noted(
+                    *(self._runtime, open_files, tp, folder, settings_of(tp.topic), notes[name]),
+                    start_offset=starts.get(tp, 0),
+                    high_watermark=watermarks.get(tp, 0),
+                )
+                if log is not None:
+                    found.logs.append(log)
+                    continue
             if not self._disk.is_dir(folder) or name.startswith("__cluster_metadata-"):
                 continue
             if is_deletion_name(name):
@@ -127,6 +142,17 @@ class DataDir:
             (found.futures if future else found.logs).append(log)
         self.log_count = len(found.logs)
         return found
+
+    def _read_notes(self) -> dict[str, small_logs.Note]:
+        """Whatever is wrong with them, the logs themselves have it all."""
+        path = self.path / small_logs.NOTES
+        try:
+            return small_logs.decode_notes(self._disk.read_bytes(path))
+        except FileNotFoundError:
+            return {}
+        except (OSError, CheckpointDamaged) as error:
+            _logger.warning("%s: %s", path, error)
+            return {}
 
     def _read_or_empty(self, name: str) -> dict[TopicPartition, int]:
         """Kafka goes on without these: it then recovers more, or shows deleted records."""
@@ -165,5 +191,7 @@ class DataDir:
     def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._disk.write_atomically(self.path / name, checkpoints.encode_offsets(offsets))
 
-    def mark_clean(self) -> None:
+    def mark_clean(self, notes: list[small_logs.Note]) -> None:
+        """The last step: everything else is durable."""
+        self._disk.write_atomically(self.path / small_logs.NOTES, small_logs.encode_notes(notes))
         self._disk.open(self.path / checkpoints.CLEAN_SHUTDOWN).close()

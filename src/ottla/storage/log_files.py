@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ottla.runtime import Runtime
+from ottla.storage import checkpoints
 from ottla.storage import segment as segments
 from ottla.storage.log import Log
+from ottla.storage.small_logs import Note, is_bare, take_note
 
 
 def remove_paths(runtime: Runtime, paths: list[Path]) -> None:
@@ -29,18 +31,49 @@ def sync_files(runtime: Runtime, paths: Iterable[Path]) -> None:
                 file.close()
 
 
-def close_logs(logs: list[Log], runtime: Runtime) -> None:
+def _write_epochs_aside(log: Log, runtime: Runtime) -> Path:
+    """Under another name and not synced yet; a start removes what is left of it."""
+    path = log.folder / (checkpoints.LEADER_EPOCHS + ".tmp")
+    runtime.disk.remove(path)
+    file = runtime.disk.open(path)
+    try:
+        file.append(checkpoints.encode_epochs(log.epochs.entries()))
+    finally:
+        file.close()
+    return path
+
+
+def close_logs(logs: list[Log], runtime: Runtime, notes: list[Note]) -> None:
+    """Everything durable, all descriptors given back; what the next start needs to know of the
+    small ones is added to the notes. One sync for all: ten thousand in turn would take minutes."""
+    disk = runtime.disk
+    unsynced: set[Path] = set()
+    bare: list[Log] = []
+    epochs: dict[Path, Log] = {}
     for log in logs:
-        dirty = log.end_offset > log.recovery_point
-        log.write_snapshot()
-        if log.epochs.dirty:
-            log.write_epochs()
-        log.active.write_indexes()
-        if dirty:
-            sync_files(
-                runtime, [segment.path(segments.LOG_SUFFIX) for segment in log.segments[-2:]]
-            )
-        sync_files(runtime, log.unsynced)
+        names = disk.list_dir(log.folder)
+        if is_bare(log, names):
+            bare.append(log)
+        else:
+            log.write_snapshot()
+            log.active.write_indexes()
+            if log.epochs.dirty:
+                epochs[_write_epochs_aside(log, runtime)] = log
+        if log.end_offset > log.recovery_point:
+            unsynced.update(segment.path(segments.LOG_SUFFIX) for segment in log.segments[-2:])
+            unsynced.add(log.folder)
+        if log.unsynced:
+            unsynced |= log.unsynced
+            unsynced.add(log.folder)
+    disk.sync_all(unsynced | epochs.keys())
+    # Only contents that are on disk may take the place of older ones.
+    for path, log in epochs.items():
+        disk.rename(path, log.folder / checkpoints.LEADER_EPOCHS)
+        log.epochs.dirty = False
+    disk.sync_all([log.folder for log in epochs.values()])
+    for log in logs:
         log.unsynced.clear()
         log.recovery_point = log.end_offset
         log.release()
+    # Not of a copy on its way to another folder, whose state no checkpoint speaks of.
+    notes += [take_note(log, disk) for log in bare if log.folder.name == str(log.tp)]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from ottla.storage.log import Log
 from ottla.storage.log_files import close_logs, remove_paths, sync_files
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.settings import LogSettings
+from ottla.storage.small_logs import Note
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 if TYPE_CHECKING:
@@ -123,13 +125,12 @@ class LogManager:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for data_dir in self._online():
-            logs = self._logs_in(data_dir)
-            futures = [log for log in self._futures.values() if log.data_dir == data_dir.path]
-            every = [*logs, *futures]
+            logs, notes = self._logs_in(data_dir), list[Note]()
+            every = logs + [log for log in self._futures.values() if log.data_dir == data_dir.path]
             try:
-                await self._runtime.blocking(lambda every=every: close_logs(every, self._runtime))  # type: ignore[misc]
+                await self._runtime.blocking(partial(close_logs, every, self._runtime, notes))
                 await self._checkpoint_bounds(data_dir, logs)
-                data_dir.mark_clean()
+                await self._runtime.blocking(partial(data_dir.mark_clean, notes))
             except OSError as error:
                 _logger.error("data folder %s was not closed cleanly: %s", data_dir.path, error)
         self._release_locks()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ottla.errors import KafkaError
 from ottla.runtime import Runtime
-from ottla.storage import batch_scan, checkpoints, segment_files, snapshots
+from ottla.storage import batch_scan, checkpoints, segment_files, small_logs, snapshots
 from ottla.storage import segment as segments
 from ottla.storage.batch_scan import LogDamaged
 from ottla.storage.checkpoints import CheckpointDamaged
@@ -50,13 +50,16 @@ def load_log(
     log = Log(runtime, open_files, tp, folder, settings)
     log.topic_id = _read_topic_id(runtime, folder)
     log.epochs = _read_epochs(runtime, folder)
-    segment_files.tidy(disk, folder)
-    for base_offset in segment_files.bases_on_disk(disk, folder):
+    names = segment_files.tidy(disk, folder)
+    for base_offset in segment_files.bases_among(names):
         log.add_segment(_open_segment(runtime, open_files, folder, base_offset, settings))
     log.recovery_point = recovery_point
     log.start_offset = start_offset
-    may_have_gaps = was_compacted or "compact" in settings.cleanup_policy
-    producers = None if clean else recover(runtime, log, may_have_gaps=may_have_gaps)
+    bare = bool(log.segments) and small_logs.is_bare(log, names)
+    producers: ProducerState | None = None
+    if not clean or (bare and log.active.size):
+        may_have_gaps = was_compacted or "compact" in settings.cleanup_policy
+        producers = recover(runtime, log, may_have_gaps=may_have_gaps, bare=bare)
     _settle_bounds(log, start_offset)
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.set_high_watermark(high_watermark)
@@ -72,7 +75,7 @@ def load_log(
     log.producers.loaded()
     if clean:
         _check_transaction_indexes(runtime, log)
-    else:
+    elif not bare:
         log.write_snapshot()
     log.release()
     return log
@@ -91,9 +94,12 @@ def _settle_bounds(log: Log, start_offset: int) -> None:
     log.epochs.truncate_from_start(log.start_offset)
 
 
-def recover(runtime: Runtime, log: Log, *, may_have_gaps: bool) -> ProducerState | None:
+def recover(
+    runtime: Runtime, log: Log, *, may_have_gaps: bool, bare: bool = False
+) -> ProducerState | None:
     """Scans from the recovery point's segment on; cuts at the first bad byte, and where records are
-    missing between two segments. Returns what the producers' state is at the end of that."""
+    missing between two segments. Returns what the producers' state is at the end of that. A bare
+    log stays without side files."""
     parts = log.segments
     if not parts:
         return None
@@ -107,6 +113,8 @@ def recover(runtime: Runtime, log: Log, *, may_have_gaps: bool) -> ProducerState
     for number in range(first, len(parts)):
         following = parts[number + 1].base_offset if number + 1 < len(parts) else None
         cut, end = _recover_segment(runtime, parts[number], log.epochs, producers, following)
+        if not bare:
+            parts[number].write_indexes()
         is_short = following is not None and end < following and not may_have_gaps
         if cut or is_short:
             _logger.warning(
@@ -119,7 +127,8 @@ def recover(runtime: Runtime, log: Log, *, may_have_gaps: bool) -> ProducerState
             for path in log.drop_segments(number + 1, len(parts)):
                 runtime.disk.remove(path)
             break
-    log.write_epochs()
+    if not bare:
+        log.write_epochs()
     return producers
 
 
@@ -157,12 +166,11 @@ def _recover_segment(
         except LogDamaged as damage:
             _logger.warning("%s: %s", segment.path(segments.LOG_SUFFIX), damage)
             file.truncate(valid)
-        file.sync()
+            file.sync()
     finally:
         file.close()
     segment.size = valid
     segment.adopt_indexes(*indexes.finish())
-    segment.write_indexes()
     segment.set_aborted(aborted)
     producers.map_end_offset = max(producers.map_end_offset, expected)
     return size - valid, expected

@@ -281,6 +281,18 @@ class Segment:
         self._offset_index, self._time_index = offset_index, time_index
         self._max_timestamp = None
 
+    def bounds_in_time(self) -> tuple[int, int, int | None]:
+        """Largest timestamp, its offset, and the first one where it was asked for before."""
+        return self.max_timestamp, self._max_timestamp_offset, self._first_timestamp
+
+    def adopt_bounds_in_time(self, largest: int, offset: int, first: int | None) -> None:
+        """Takes what `bounds_in_time` gave for a file too small to need index entries."""
+        self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
+        self._aborted = []
+        self._max_timestamp, self._max_timestamp_offset = largest, offset
+        self._first_timestamp = first
+        self._sealed = False
+
     def aborted(self) -> list[AbortedTransaction]:
         """Transactions whose abort marker is in this segment, by marker; not to be changed."""
         if self._aborted is None:
@@ -362,8 +374,10 @@ class Segment:
         for suffix, data in contents:
             file = self._disk.open(self.path(suffix))
             try:
-                file.truncate(0)
-                file.append(data)
+                # Not emptied first: some file systems then write a file out as it is closed.
+                file.write_at(data, 0)
+                if file.size() > len(data):
+                    file.truncate(len(data))
             finally:
                 file.close()
 

@@ -19,6 +19,8 @@ from ottla.storage.segment import Segment
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
+_REMOVED_SUFFIXES = (segments.DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
+_PASSING_SUFFIXES = (*_REMOVED_SUFFIXES, SWAP_SUFFIX)
 _LOG_LAST = tuple(reversed(segments.SEGMENT_SUFFIXES))
 
 
@@ -64,23 +66,28 @@ def discard(disk: Disk, folder: Path, base_offset: int) -> None:
 
 
 def bases_on_disk(disk: Disk, folder: Path) -> list[int]:
+    return bases_among(disk.list_dir(folder))
+
+
+def bases_among(names: list[str]) -> list[int]:
     suffix = segments.LOG_SUFFIX
     return sorted(
         int(name[: -len(suffix)])
-        for name in disk.list_dir(folder)
+        for name in names
         if name.endswith(suffix) and name[: -len(suffix)].isdigit()
     )
 
 
-def tidy(disk: Disk, folder: Path) -> None:
-    """Clears up after a crash: deleted files, half-done compactions, indexes without a log."""
+def tidy(disk: Disk, folder: Path) -> list[str]:
+    """Clears up after a crash: deleted files, half-done compactions, indexes without a log. What
+    is left."""
     names = disk.list_dir(folder)
     # A swap at or after an unfinished output belongs to a split that starts over.
     smallest_cleaned = min((_stem(name) for name in names if _is_cleaned(name)), default=None)
     swaps: list[int] = []
     transaction_indexes: list[str] = []
     for name in names:
-        if name.endswith((segments.DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+        if name.endswith(_REMOVED_SUFFIXES):
             disk.remove(folder / name)
         elif name.endswith(SWAP_SUFFIX):
             is_wanted = smallest_cleaned is None or _stem(name) < smallest_cleaned
@@ -94,12 +101,17 @@ def tidy(disk: Disk, folder: Path) -> None:
         _finish_swap(disk, folder, base_offset)
     for name in transaction_indexes:
         disk.rename(folder / name, folder / name.removesuffix(SWAP_SUFFIX))
-    names = disk.list_dir(folder)
+    if any(name.endswith(_PASSING_SUFFIXES) for name in names):
+        names = disk.list_dir(folder)
+    left: list[str] = []
     for name in names:
         stem, _, suffix = name.partition(".")
         is_index = f".{suffix}" in segments.SEGMENT_SUFFIXES
         if is_index and stem + segments.LOG_SUFFIX not in names:
             disk.remove(folder / name)
+        else:
+            left.append(name)
+    return left
 
 
 def _stem(name: str) -> str:

@@ -21,6 +21,7 @@ from ottla.storage.identity import (
     write_identity,
 )
 from ottla.storage.log_manager import LogManager
+from ottla.storage.small_logs import SMALL_LOG_BYTES
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 
@@ -55,7 +56,7 @@ async def test_a_clean_stop_is_marked_and_loaded_without_recovery(tmp_path: Path
     logs = manager(tmp_path)
     await logs.start()
     log = logs.get_or_create(A, topic_id=TOPIC_ID)
-    log.append_as_leader(batch(5), 2)
+    log.append_as_leader(batch(5, value=b"v" * SMALL_LOG_BYTES), 2)
     log.set_high_watermark(4)
     await logs.checkpoint_high_watermarks()
     await logs.shutdown()
