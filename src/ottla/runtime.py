@@ -12,7 +12,7 @@ import os
 import random
 import ssl
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -70,6 +70,9 @@ class File(Protocol):
     def read_at(self, size: int, position: int) -> bytes: ...
 
     def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None: ...
+
+    def write_parts_at(self, parts: Sequence[memoryview], position: int) -> int:
+        """As `write_at` for parts that follow each other in the file; how many bytes they have."""
 
     def truncate(self, size: int) -> None: ...
 
@@ -179,6 +182,15 @@ class SystemFile:
         while written < total:
             written += os.pwrite(self._fd, memoryview(data)[written:], position + written)
         self._size = max(self._size, position + total)
+
+    def write_parts_at(self, parts: Sequence[memoryview], position: int) -> int:
+        total = sum(map(len, parts))
+        written = os.pwritev(self._fd, parts, position)
+        if written < total:
+            # Rare: a full disk says so with the next call.
+            self.write_at(b"".join(parts)[written:], position + written)
+        self._size = max(self._size, position + total)
+        return total
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker import dispatch
 from ottla.broker.context import CloseConnection
-from ottla.broker.dispatch_produce import PRODUCE, DirectProduce
+from ottla.broker.dispatch_produce import PRODUCE_KEY, DirectProduce
 from ottla.broker.parked import Parked
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ottla.broker.authentication import Authentication
     from ottla.broker.server import BrokerServer
 
@@ -31,11 +35,16 @@ log = logging.getLogger(__name__)
 READ_AHEAD_BYTES = 256 * 1024
 # Requests of one connection that wait for followers at the same time.
 MAX_PARKED = 128
+# Produce requests that are appended with one write.
+MAX_TOGETHER = 64
+_LENGTH_BYTES = 4
+# A frame's length and the first field of its request.
+_LENGTH_AND_KEY = struct.Struct(">ih")
 # Answers to requests that came together leave together, up to this size.
 WRITE_TOGETHER_BYTES = 64 * 1024
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """Made by the server for each accepted socket."""
 
     def __init__(self, server: BrokerServer) -> None:
@@ -91,12 +100,20 @@ class ClientConnection(asyncio.Protocol):
         elif not self.server.processing:
             self._pause_reading()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        # One for all connections: what is read is used up before the next one reads.
+        return self.server.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._closing or self._refused:
             return
         self.last_active = self.server.time()
+        data = self.server.read_buffer[:nbytes]
+        taken = self._produce_in_place(data)
+        if taken == nbytes:
+            return
         try:
-            self._queue.extend(self._frames.feed(data))
+            self._queue.extend(self._frames.feed(data[taken:]))
         except FrameTooLarge as error:
             self.close(str(error))
             return
@@ -105,7 +122,7 @@ class ClientConnection(asyncio.Protocol):
             self._serve_queue()
             if not self._queue:
                 return
-        self._unserved_bytes += len(data)
+        self._unserved_bytes += nbytes - taken
         if self._unserved_bytes > READ_AHEAD_BYTES:
             self._pause_reading()
 
@@ -174,11 +191,8 @@ class ClientConnection(asyncio.Protocol):
         queue = self._queue
         self._serving = True
         try:
-            while queue and not self._is_held:
-                frame = queue.popleft()
-                if not self._serve(frame):
-                    queue.appendleft(frame)
-                    break
+            while queue and not self._is_held and self._serve_first(queue):
+                pass
         finally:
             self._serving = False
             self._flush()
@@ -186,40 +200,88 @@ class ClientConnection(asyncio.Protocol):
             self._unserved_bytes = 0
             self._resume_reading()
 
-    def _serve(self, frame: memoryview) -> bool:
-        """False where the request has to wait until parked answers have left."""
+    def _serve_first(self, queue: deque[memoryview]) -> bool:
+        """False where the first request has to wait until parked answers have left."""
         if self._authentication is not None:
-            self._authenticate(self._authentication, frame)
+            self._authenticate(self._authentication, queue.popleft())
             return True
-        if frame[:2] == PRODUCE and self._produce_directly(frame):
+        answers = self._produce_directly(queue)
+        if answers:
+            for _ in answers:
+                queue.popleft()
+            self._send_produced(answers)
             return True
         if self._parked:
             return False
-        self._begin(frame)
+        self._begin(queue.popleft())
         return True
 
-    def _produce_directly(self, frame: memoryview) -> bool:
+    def _produce_in_place(self, data: memoryview) -> int:
+        """Serves Produce requests where they were read, without a copy of them; how many bytes
+        they had. Only those that nothing has to wait for, from the first one on."""
+        if (
+            self._frames.pending_bytes
+            or self._queue
+            or self._is_held
+            or self._authentication is not None
+            or not self.server.processing
+        ):
+            return 0
+        position = 0
+        self._serving = True
+        try:
+            while not self._is_held:
+                frames = self._produce_frames(data, position)
+                answers = self._produce_directly(frames) if frames else []
+                if not answers:
+                    break
+                for frame in frames[: len(answers)]:
+                    position += _LENGTH_BYTES + len(frame)
+                self._send_produced(answers)
+        finally:
+            self._serving = False
+            self._flush()
+        return position
+
+    def _produce_frames(self, data: memoryview, end: int) -> list[memoryview]:
+        """Whole Produce requests from a position on."""
+        frames: list[memoryview] = []
+        size, max_bytes = len(data), self._frames.max_bytes
+        while size - end > _LENGTH_AND_KEY.size and len(frames) < MAX_TOGETHER:
+            length, api_key = _LENGTH_AND_KEY.unpack_from(data, end)
+            start, end = end + _LENGTH_BYTES, end + _LENGTH_BYTES + length
+            if api_key != PRODUCE_KEY or end > size or not 0 <= length <= max_bytes:
+                break
+            frames.append(data[start:end])
+        return frames
+
+    def _produce_directly(self, frames: Iterable[memoryview]) -> list[bytes | Parked]:
+        """The answers to the first requests; none where the first one needs the handler."""
         services = self.server.services
         quotas = services.client_quotas
         if (
             services.authorizer is not None
             or services.request_metrics is not None
             or (quotas is not None and quotas.is_active)
-            or len(self._parked) >= MAX_PARKED
         ):
-            return False
-        answer = self._direct_produce.answer(services.replica_manager, frame)
-        if answer is None:
-            return False
-        if isinstance(answer, Parked):
-            self._park(answer)
-        elif self._parked and answer:
-            after = Parked()
-            after.ready([answer])
-            self._park(after)
-        elif answer:
-            self._write([answer])
-        return True
+            return []
+        together = islice(frames, min(MAX_TOGETHER, MAX_PARKED - len(self._parked)))
+        return self._direct_produce.answers(services.replica_manager, together)
+
+    def _send_produced(self, answers: list[bytes | Parked]) -> None:
+        if not self._parked and isinstance(answers[0], bytes):
+            # Followers are waited for by all of them or by none.
+            together = b"".join(cast("list[bytes]", answers))
+            if together:
+                self._write([together])
+            return
+        for answer in answers:
+            if isinstance(answer, Parked):
+                self._park(answer)
+            elif answer:
+                after = Parked()
+                after.ready([answer])
+                self._park(after)
 
     def _park(self, answer: Parked) -> None:
         if answer.chunks is not None and not self._parked:

@@ -11,7 +11,7 @@ to it. So are all requests of brokers that authorise, count or throttle them.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.broker.parked import Parked
 from ottla.broker.replica_manager import INTERNAL_TOPICS
@@ -30,18 +30,23 @@ from ottla.wire.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ottla.broker.partition import Partition
     from ottla.broker.replica_manager import ReplicaManager
 
-PRODUCE = b"\x00\x00"
+PRODUCE_KEY = 0
 _VERSIONS = range(9, 12)
 _ACKS = (-1, 0, 1)
 _NEVER = 0x7FFFFFFFFFFFFFFF
+# The append time of a batch that keeps its own.
+_NO_TIME = -1
+# Base offset, the offset after it, append time.
+_Appended = tuple[int, int, int]
 # Bounds what one connection can make us remember.
 MAX_FORMS = 256
-_VERSION_AND_CORRELATION = struct.Struct(">hi")
+# The request header up to the correlation id.
+_HEAD = struct.Struct(">hhi")
 _AFTER_CORRELATION = 8
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _INDEX = struct.Struct(">i")
@@ -87,17 +92,10 @@ class _Form:
         )
 
 
-class _Appended(NamedTuple):
-    partition: Partition
-    # The high watermark that followers have to bring about.
-    required_offset: int
-    answer: bytes
-
-
 class _ParkedProduce(Parked):
     """Its answer is made already: followers decide whether it holds."""
 
-    __slots__ = ("_answer", "_correlation_id", "_form", "_listener", "_manager")
+    __slots__ = ("_answer", "_correlation_id", "_listener", "_manager", "form")
 
     def __init__(
         self,
@@ -110,7 +108,7 @@ class _ParkedProduce(Parked):
         super().__init__()
         self._manager = manager
         self._listener = listener
-        self._form = form
+        self.form = form
         self._correlation_id = correlation_id
         self._answer = answer
 
@@ -125,7 +123,7 @@ class _ParkedProduce(Parked):
         from ottla.broker.replica_types import ProduceResult
         from ottla.wire import messages as m
 
-        tp, version = self._form.tp, self._form.version
+        tp, version = self.form.tp, self.form.version
         partition = m.ProduceRequest.PartitionProduceData(index=tp.partition)
         topic = m.ProduceRequest.TopicProduceData(name=tp.topic, partition_data=[partition])
         response = make_response(
@@ -138,36 +136,59 @@ class _ParkedProduce(Parked):
         return encode_response(response, version, self._correlation_id)
 
 
-def _append(
-    manager: ReplicaManager, form: _Form, correlation_id: int, data: memoryview
-) -> _Appended | None:
-    """Appends as leader; None where nothing was done."""
-    partition = manager.hosted(form.tp)
-    log = None if partition is None else partition.log
-    if (
-        partition is None
-        or log is None
-        or len(data) < HEADER_BYTES
-        or size_at(data) != len(data)
-        or data[MAGIC_AT] != MAGIC
-        or data[ATTRIBUTES_LOW_AT] & TRANSACTIONAL
-        or log.settings.flush_messages < _NEVER
-    ):
-        return None
+class _Requests:
+    """Requests of one form that arrived together, in their order."""
+
+    __slots__ = ("batches", "correlation_ids", "form")
+
+    def __init__(self, form: _Form) -> None:
+        self.form = form
+        self.correlation_ids: list[int] = []
+        self.batches: list[memoryview] = []
+
+
+def _append(manager: ReplicaManager, partition: Partition, requests: _Requests) -> list[_Appended]:
+    """Appends the batches of the first requests, as many as can be: where each went."""
+    log = partition.log
+    if log is None or log.settings.flush_messages < _NEVER:
+        return []
+    acks, batches = requests.form.acks, requests.batches
+    now_ms = manager.runtime.clock.monotonic_ms()
     try:
-        info = partition.append_as_leader(
-            data,
-            acks=form.acks,
-            origin=Origin.CLIENT,
-            now_ms=manager.runtime.clock.monotonic_ms(),
-        )
+        bases = partition.append_plain(batches, acks=acks, now_ms=now_ms)
+        if bases:
+            ends = [*bases[1:], log.end_offset]
+            return [(base, end, _NO_TIME) for base, end in zip(bases, ends, strict=True)]
+        first = batches[0]
+        if not _is_one_batch(first):
+            return []
+        info = partition.append_as_leader(first, acks=acks, origin=Origin.CLIENT, now_ms=now_ms)
     except KafkaError:
-        return None
+        return []
     except OSError as error:
         manager.log_manager.dir_failed(log.data_dir, error)
-        return None
-    answer = form.answer(correlation_id, info.first_offset, info.append_time_ms, log.start_offset)
-    return _Appended(partition, info.last_offset + 1, answer)
+        return []
+    return [(info.first_offset, info.last_offset + 1, info.append_time_ms)]
+
+
+def _is_one_batch(data: memoryview) -> bool:
+    """Just one, and outside of transactions."""
+    return (
+        len(data) >= HEADER_BYTES
+        and size_at(data) == len(data)
+        and data[MAGIC_AT] == MAGIC
+        and not data[ATTRIBUTES_LOW_AT] & TRANSACTIONAL
+    )
+
+
+def _await_replicas(
+    manager: ReplicaManager, partition: Partition, required_offset: int, parked: _ParkedProduce
+) -> None:
+    log = partition.log
+    if log is not None and log.high_watermark >= required_offset:
+        parked.end(partition.acks_error())
+    else:
+        manager.await_replicas(partition, required_offset, parked.form.timeout_ms, parked.end)
 
 
 class DirectProduce:
@@ -181,40 +202,58 @@ class DirectProduce:
         # Where the last form ended: the partitions of one topic all end there.
         self._end = _AFTER_CORRELATION
 
-    def answer(self, manager: ReplicaManager, frame: memoryview) -> bytes | Parked | None:
-        """The answer to a Produce request, empty for acks=0, parked where followers have to have
-        the batch first; None where nothing was done."""
-        try:
-            version, correlation_id = _VERSION_AND_CORRELATION.unpack_from(frame, 2)
-            form = self._forms.get(frame[_AFTER_CORRELATION : self._end].tobytes())
-            if form is None or form.version != version:
-                form = self._learn(frame, version)
-                if form is None:
-                    return None
-            size, start = read_uvarint(frame, form.end)
-        except (WireError, struct.error, IndexError, UnicodeDecodeError):
-            return None
-        end = start + size - 1
-        if frame[end:] != _NO_TAGS:
-            return None
-        appended = _append(manager, form, correlation_id, frame[start:end])
-        if appended is None:
-            return None
-        if form.acks == -1 and appended.partition.remotes:
-            return self._await_replicas(manager, form, correlation_id, appended)
-        return appended.answer if form.acks else b""
+    def answers(
+        self, manager: ReplicaManager, frames: Iterable[memoryview]
+    ) -> list[bytes | Parked]:
+        """The answers to the first of some requests, empty for acks=0, parked where followers have
+        to have the batch first. With the next one nothing was done."""
+        requests = self._read(frames)
+        partition = None if requests is None else manager.hosted(requests.form.tp)
+        if requests is None or partition is None:
+            return []
+        appended = _append(manager, partition, requests)
+        form = requests.form
+        if not appended or form.acks == 0:
+            return [b""] * len(appended)
+        start_offset = 0 if partition.log is None else partition.log.start_offset
+        waits = form.acks == -1 and bool(partition.remotes)
+        answers: list[bytes | Parked] = []
+        for correlation_id, (base, end, time_ms) in zip(
+            requests.correlation_ids, appended, strict=False
+        ):
+            answer = form.answer(correlation_id, base, time_ms, start_offset)
+            if waits:
+                parked = _ParkedProduce(manager, self._listener, form, correlation_id, answer)
+                _await_replicas(manager, partition, end, parked)
+                answers.append(parked)
+            else:
+                answers.append(answer)
+        return answers
 
-    def _await_replicas(
-        self, manager: ReplicaManager, form: _Form, correlation_id: int, appended: _Appended
-    ) -> Parked:
-        partition, required_offset, answer = appended
-        parked = _ParkedProduce(manager, self._listener, form, correlation_id, answer)
-        log = partition.log
-        if log is not None and log.high_watermark >= required_offset:
-            parked.end(partition.acks_error())
-        else:
-            manager.await_replicas(partition, required_offset, form.timeout_ms, parked.end)
-        return parked
+    def _read(self, frames: Iterable[memoryview]) -> _Requests | None:
+        """What the first request and those like it ask for; None where it is of another kind."""
+        requests: _Requests | None = None
+        try:
+            for frame in frames:
+                api_key, version, correlation_id = _HEAD.unpack_from(frame)
+                if api_key != PRODUCE_KEY:
+                    break
+                form = self._forms.get(frame[_AFTER_CORRELATION : self._end].tobytes())
+                if form is None or form.version != version:
+                    form = self._learn(frame, version)
+                if form is None or (requests is not None and requests.form is not form):
+                    break
+                size, start = read_uvarint(frame, form.end)
+                end = start + size - 1
+                if frame[end:] != _NO_TAGS:
+                    break
+                if requests is None:
+                    requests = _Requests(form)
+                requests.correlation_ids.append(correlation_id)
+                requests.batches.append(frame[start:end])
+        except (WireError, struct.error, IndexError, UnicodeDecodeError):
+            pass  # the handler says what is wrong with that one
+        return requests
 
     def _learn(self, frame: memoryview, version: int) -> _Form | None:
         if version not in _VERSIONS:

@@ -6,7 +6,7 @@ No disk and no network of its own: records go to the log, ISR changes to the Alt
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.broker.alter_isr import IsrAnswer, IsrChange
@@ -15,6 +15,7 @@ from ottla.broker.replica_types import FetchResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append_checks import Origin
 from ottla.storage.log import AppendInfo, Log
+from ottla.storage.plain_append import append_plain
 from ottla.storage.segment import EMPTY
 from ottla.types import TopicPartition
 
@@ -278,6 +279,21 @@ class Partition:
         if not self.raise_high_watermark(now_ms):
             self.wake_fetches()
         return info
+
+    def append_plain(self, batches: Sequence[memoryview], *, acks: int, now_ms: float) -> list[int]:
+        """Base offsets of the first batches, which needed no second look; the next one is left to
+        `append_as_leader`, which also knows what is wrong. Raises OSError."""
+        log = self.log
+        if (
+            log is None
+            or self.leader != self._broker_id
+            or (acks == -1 and len(self.isr) < log.settings.min_insync_replicas)
+        ):
+            return []
+        base_offsets = append_plain(log, batches, self.leader_epoch)
+        if base_offsets and not self.raise_high_watermark(now_ms):
+            self.wake_fetches()
+        return base_offsets
 
     def raise_high_watermark(self, now_ms: float) -> bool:
         """min end over the leader, the maximal ISR and whoever is caught up; only ever upwards.

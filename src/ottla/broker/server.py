@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _SWEEP_MIN_S = 0.05
 _SWEEP_MAX_S = 30.0
 _CLOSE_GRACE_S = 0.5
+# What one read takes at most. Each listener has one such buffer, however many connections it has.
+READ_BYTES = 256 * 1024
 
 
 def _sasl_settings(config: BrokerConfig, endpoint: Endpoint) -> SaslSettings | None:
@@ -56,6 +58,7 @@ class BrokerServer:
         # Of a peer that is not authenticated yet.
         self.max_token_bytes = config.integer("sasl.server.max.receive.size")
         self.refusal_delay_s = config.integer("connection.failed.authentication.delay.ms") / 1000
+        self.read_buffer = memoryview(bytearray(READ_BYTES))
         self._sasl = _sasl_settings(config, endpoint)
         self._runtime = runtime
         self._endpoint = endpoint

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from ottla.storage.dir_lock import DirInUse
@@ -151,6 +151,13 @@ class SimFile:
     def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
         self._file.mtime_ms = self._disk.host().now_ms()
         self._file.write(bytes(data), position)
+
+    def write_parts_at(self, parts: Sequence[memoryview], position: int) -> int:
+        start = position
+        for part in parts:
+            self.write_at(part, position)
+            position += len(part)
+        return position - start
 
     def truncate(self, size: int) -> None:
         self._disk.host()

@@ -200,9 +200,21 @@ class SimTransport(asyncio.Transport):
             self._closing = True
             self._lose(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
         elif isinstance(item, bytes):
-            cast("asyncio.Protocol", self._protocol).data_received(item)
+            self._deliver(item)
         elif not cast("asyncio.Protocol", self._protocol).eof_received():
             self.close()
+
+    def _deliver(self, data: bytes) -> None:
+        protocol = self._protocol
+        if not isinstance(protocol, asyncio.BufferedProtocol):
+            cast("asyncio.Protocol", protocol).data_received(data)
+            return
+        while data and not self._closing:
+            buffer = memoryview(protocol.get_buffer(len(data)))
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            protocol.buffer_updated(size)
+            data = data[size:]
 
     def drained(self) -> None:
         """The other end took bytes; the protocol may write again when few enough are left."""

@@ -242,21 +242,25 @@ class Log:
             timestamp = header.max_timestamp if header.record_count else -1
             if timestamp > newest_ms:
                 newest_ms = timestamp
-            places.append(BatchPlace(position, last_offset, timestamp))
+            places.append((position, last_offset, timestamp))
             position += len(view)
         active = self._segments[-1]
         if retention.should_roll(active, self.settings, position, last_offset, newest_ms, now_ms):
             active = self.roll(batches[0].header.base_offset)
-        active.append(data, places)
+        active.append((data,), places)
         for view, header in batches:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 aborted = replay_batch(self.producers, header, view)
                 if aborted is not None:
                     self.unsynced.add(active.add_aborted(aborted))
-        self.end_offset = self.producers.map_end_offset = last_offset + 1
+        self.grown_to(last_offset + 1, active.size)
+
+    def grown_to(self, end_offset: int, position: int) -> None:
+        """Batches up to an offset were added to the active segment, which ends at `position`."""
+        self.end_offset = self.producers.map_end_offset = end_offset
         recent = self._recent
-        recent[self.end_offset] = active.size
+        recent[end_offset] = position
         if len(recent) > _RECENT_POSITIONS:
             del recent[next(iter(recent))]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Disk, File
@@ -43,12 +42,8 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
-class BatchPlace(NamedTuple):
-    """A batch inside an append: where it starts there, its last offset and largest timestamp."""
-
-    position: int
-    last_offset: int
-    max_timestamp: int
+# A batch inside an append: where it starts there, its last offset and largest timestamp.
+BatchPlace = tuple[int, int, int]
 
 
 class Segment:
@@ -131,12 +126,16 @@ class Segment:
         self._open_files.forget(self)
         self.release()
 
-    def append(self, data: bytes | memoryview, places: list[BatchPlace]) -> None:
+    def append(self, parts: Sequence[memoryview], places: Sequence[BatchPlace]) -> None:
         """Writes batches in one go, then indexes them (LogSegment.append, batch by batch)."""
         start = self.size
         offset_index, time_index = self._indexes()
         # Not at the file's end: an append that failed half way may have left bytes there.
-        self.file().write_at(data, start)
+        if len(parts) == 1:
+            self.file().write_at(parts[0], start)
+            total = len(parts[0])
+        else:
+            total = self.file().write_parts_at(parts, start)
         base = self.base_offset
         since = self._bytes_since_entry
         interval = self.index_interval_bytes
@@ -151,11 +150,10 @@ class Segment:
                 offset_index.append(last_offset - base, start + position)
                 time_index.append(self._max_timestamp, self._max_timestamp_offset - base)
                 since = 0
-        total = len(data)
         self._bytes_since_entry = since + total - previous
         self.size = start + total
         if self._first_timestamp is None:
-            self._first_timestamp = places[0].max_timestamp
+            self._first_timestamp = places[0][2]
 
     def read(self, position: int, limit: int, max_bytes: int, *, min_one_batch: bool) -> memoryview:
         """Bytes of whole batches but the last, from one's start up to `limit`; nothing instead of

@@ -54,13 +54,13 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qiib")
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _BASE_OFFSET = struct.Struct(">q")
 _CRC_OFFSET = 17
-_CRC_START = 21
+CRC_START = 21
 _ATTRIBUTES_OFFSET = 21
 # The byte that has all attributes in use.
 ATTRIBUTES_LOW_AT = 22
@@ -165,7 +165,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header of the batch at a position; the records need not be there."""
     left = len(buffer) - position
     if left >= HEADER_BYTES:
-        fields = _HEADER.unpack_from(buffer, position)
+        fields = HEADER.unpack_from(buffer, position)
         size = fields[1] + LOG_OVERHEAD_BYTES
         if fields[3] == MAGIC and size >= HEADER_BYTES:
             return BatchHeader._make((*fields, size))
@@ -209,7 +209,7 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 def crc_is_valid(batch: Buffer) -> bool:
     """Whether the checksum of one whole batch holds."""
     view = memoryview(batch)
-    return bool(crc32c(view[_CRC_START:]) == _CRC.unpack_from(view, _CRC_OFFSET)[0])
+    return bool(crc32c(view[CRC_START:]) == _CRC.unpack_from(view, _CRC_OFFSET)[0])
 
 
 def verify_crc(batch: Buffer) -> None:
@@ -231,7 +231,7 @@ def patch_append_time(batch: memoryview, timestamp_ms: int) -> None:
     (attributes,) = struct.unpack_from(">h", batch, _ATTRIBUTES_OFFSET)
     struct.pack_into(">h", batch, _ATTRIBUTES_OFFSET, attributes | LOG_APPEND_TIME)
     struct.pack_into(">q", batch, _MAX_TIMESTAMP_OFFSET, timestamp_ms)
-    struct.pack_into(">I", batch, _CRC_OFFSET, crc32c(batch[_CRC_START:]))
+    struct.pack_into(">I", batch, _CRC_OFFSET, crc32c(batch[CRC_START:]))
 
 
 def _read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -385,7 +385,7 @@ def build_batch(
         max_timestamp = log_append_time_ms
     content = compress(compression, body) if compression else bytes(body)
     batch = bytearray(HEADER_BYTES)
-    _HEADER.pack_into(
+    HEADER.pack_into(
         batch,
         0,
         base_offset,
@@ -403,7 +403,7 @@ def build_batch(
         len(items),
     )
     batch += content
-    struct.pack_into(">I", batch, _CRC_OFFSET, crc32c(memoryview(batch)[_CRC_START:]))
+    struct.pack_into(">I", batch, _CRC_OFFSET, crc32c(memoryview(batch)[CRC_START:]))
     return bytes(batch)
 
 

@@ -187,8 +187,8 @@ class Broker:
         return results[tp]
 
 
-def client_batch(count: int = 1) -> memoryview:
-    items = [records.Record(b"k", b"v" * 20, 1_700_000_000_000 + n) for n in range(count)]
+def client_batch(count: int = 1, value: bytes = b"v" * 20) -> memoryview:
+    items = [records.Record(b"k", value, 1_700_000_000_000 + n) for n in range(count)]
     return memoryview(bytearray(records.build_batch(items)))
 
 

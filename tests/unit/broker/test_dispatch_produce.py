@@ -10,6 +10,7 @@ from replica_cluster import TP, Broker, MakeBrokers, brokers, client_batch
 from ottla.broker import dispatch_produce
 from ottla.broker.dispatch_produce import DirectProduce
 from ottla.broker.handlers import produce
+from ottla.broker.parked import Parked
 from ottla.wire import framing
 from ottla.wire import messages as m
 from ottla.wire.records import Record, build_batch
@@ -26,6 +27,11 @@ def produce_frame(
     request = Request(**{"acks": acks, "timeout_ms": 100, "topic_data": [topic], **changes})
     chunks = framing.encode_request(request, version, correlation_id, "client")
     return memoryview(bytearray(b"".join(chunks)[4:]))
+
+
+def answer_of(direct: DirectProduce, broker: Broker, frame: memoryview) -> bytes | Parked | None:
+    answers = direct.answers(broker.manager, [frame])
+    return answers[0] if answers else None
 
 
 @pytest.fixture
@@ -46,7 +52,7 @@ async def test_the_answer_is_the_handlers(leader: Broker, version: int, acks: in
         )
         copy = memoryview(bytearray(frame))
         request, _ = Request.decode(copy, version, framing.decode_request_header(copy)[1])
-        answer = direct.answer(leader.manager, frame)
+        answer = answer_of(direct, leader, frame)
         assert leader.log.end_offset == before + 3
         response = await produce.handle(leader.context(version), request)
         assert response is not None
@@ -56,7 +62,7 @@ async def test_the_answer_is_the_handlers(leader: Broker, version: int, acks: in
 
 
 async def test_no_answer_is_wanted_with_acks_0(leader: Broker) -> None:
-    assert DirectProduce().answer(leader.manager, produce_frame(client_batch(), acks=0)) == b""
+    assert answer_of(DirectProduce(), leader, produce_frame(client_batch(), acks=0)) == b""
     assert leader.log.end_offset == 1
 
 
@@ -93,10 +99,10 @@ async def test_everything_else_is_left_to_the_handler(
     leader: Broker, changes: dict[str, Any]
 ) -> None:
     direct = DirectProduce()
-    assert direct.answer(leader.manager, produce_frame(client_batch())) is not None
+    assert answer_of(direct, leader, produce_frame(client_batch())) is not None
     frame = produce_frame(changes.pop("batch", client_batch()), **changes)
     unchanged = bytes(frame)
-    assert direct.answer(leader.manager, frame) is None
+    assert answer_of(direct, leader, frame) is None
     assert bytes(frame) == unchanged
     assert leader.log.end_offset == 1
 
@@ -105,14 +111,14 @@ async def test_frames_that_are_cut_are_left_to_the_handler(leader: Broker) -> No
     direct = DirectProduce()
     whole = produce_frame(client_batch())
     for size in range(2, len(whole)):
-        assert direct.answer(leader.manager, whole[:size]) is None
+        assert answer_of(direct, leader, whole[:size]) is None
     assert leader.log.end_offset == 0
 
 
 async def test_a_flush_after_every_append_is_the_handlers(brokers: MakeBrokers) -> None:
     (broker,) = await brokers(1, flush_messages=1)
     broker.order(0, 1, replicas=[0])
-    assert DirectProduce().answer(broker.manager, produce_frame(client_batch())) is None
+    assert answer_of(DirectProduce(), broker, produce_frame(client_batch())) is None
 
 
 async def test_a_connection_remembers_only_so_many_partitions(
@@ -121,6 +127,6 @@ async def test_a_connection_remembers_only_so_many_partitions(
     monkeypatch.setattr(dispatch_produce, "MAX_FORMS", 4)
     direct = DirectProduce()
     for index in range(20):
-        direct.answer(leader.manager, produce_frame(client_batch(), index=index))
+        answer_of(direct, leader, produce_frame(client_batch(), index=index))
     assert len(direct._forms) <= 4
-    assert direct.answer(leader.manager, produce_frame(client_batch(), index=TP.partition))
+    assert answer_of(direct, leader, produce_frame(client_batch(), index=TP.partition))

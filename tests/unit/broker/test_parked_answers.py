@@ -40,8 +40,8 @@ def fetched(leader: Broker, offset: int) -> None:
 
 
 def park(leader: Broker, **changes: Any) -> Parked:
-    parked = DirectProduce("PLAINTEXT").answer(
-        leader.manager, produce_frame(client_batch(2), acks=-1, **changes)
+    (parked,) = DirectProduce("PLAINTEXT").answers(
+        leader.manager, [produce_frame(client_batch(2), acks=-1, **changes)]
     )
     assert isinstance(parked, Parked)
     return parked
