@@ -68,6 +68,9 @@ def run(wanted: Sequence[str], scale: float) -> list[Row]:
 
 class _Bench:
     def __init__(self, spark: SparkSession, servers: str, scratch: Path, scale: float) -> None:
+        from confluent_kafka import admin
+
+        self._admin = admin.AdminClient({"bootstrap.servers": servers})
         self._spark = spark
         self._servers = servers
         self._scratch = scratch
@@ -105,11 +108,6 @@ class _Bench:
             self._filled[title] = name
         return self._filled[title]
 
-    def _admin(self) -> Any:
-        from confluent_kafka import admin
-
-        return admin.AdminClient({"bootstrap.servers": self._servers})
-
     def _topic(self, prefix: str) -> str:
         """A topic of its own for every run, so that all begin empty."""
         from confluent_kafka import admin
@@ -117,7 +115,7 @@ class _Bench:
         self._made += 1
         name = f"{prefix}-{self._made}"
         topic = admin.NewTopic(name, PARTITIONS, 1)  # type: ignore[attr-defined]  # untyped names
-        self._admin().create_topics([topic])[name].result(60)
+        self._admin.create_topics([topic])[name].result(60)
         return name
 
     @contextmanager
@@ -129,7 +127,7 @@ class _Bench:
         # Commit markers take offsets too: one for each task and partition at most.
         if not records <= written <= records + PARTITIONS * PARTITIONS:
             raise OttlaError(f"{name} has {written:,} records, it should have {records:,}")
-        self._admin().delete_topics([name])[name].result(60)
+        self._admin.delete_topics([name])[name].result(60)
 
     def _record_count(self, name: str) -> int:
         from ottla.spark.kafka import KafkaClient

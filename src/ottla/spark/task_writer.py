@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # What is encoded and sent together: enough that batches are large, little enough to stay in memory.
 CHUNK_BYTES = 4 * 1024 * 1024
+_LARGEST_MAPPED_BYTES = 32 * 1024 * 1024 - 64 * 1024
 
 
 class TaskWriter:
@@ -35,6 +36,7 @@ class TaskWriter:
         self._work = work
         self._partition_counts: dict[str, int] = {}
         self._sticky = work.sink_partition
+        _keep_freed_memory()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> int:
         """How many rows this attempt wrote: none where an earlier one did it all."""
@@ -176,6 +178,14 @@ class TaskWriter:
         column = rows.column("timestamp").cast(pa.timestamp("us", tz="UTC")).view(pa.int64())
         milliseconds: npt.NDArray[np.int64] = column.fill_null(now * 1000).to_numpy() // 1000
         return milliseconds
+
+
+def _keep_freed_memory() -> None:
+    """The arrays of one chunk are freed and those of the next are as large. glibc gives memory back
+    to the system and takes it again, page by page, until it has seen a block of up to 32 MiB freed;
+    from then on it keeps twice that (mallopt(3), the dynamic threshold). This is half of the time
+    that encoding takes. Nothing touches the block, so it costs nothing."""
+    np.empty(_LARGEST_MAPPED_BYTES, np.uint8)
 
 
 def _first_topic(rows: pa.RecordBatch) -> str:
