@@ -259,8 +259,10 @@ def _run_alone(options: UpOptions) -> int:
 def _run_loop(name: str, options: UpOptions, main: Coroutine[Any, Any, None]) -> None:
     import uvloop
 
+    from ottla.collector import collect_rarely
     from ottla.logs import configure_logging
 
+    collect_rarely()
     configure_logging(options.data / "logs", name)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)

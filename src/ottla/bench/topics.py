@@ -14,7 +14,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from ottla.bench.table import Row, exit_code, print_rows
@@ -33,6 +33,7 @@ from ottla.topics.assignment import BrokerMetadata, assign_replicas
 
 T = TypeVar("T")
 SCALE = float(os.environ.get("OTTLA_BENCH_SCALE", "1"))
+ALL = ("few", "many", "failover", "placement")
 SINGLE_ROUNDS = 15
 SINGLE_PARTITIONS = 4
 BULK_TOPICS, BULK_PARTITIONS, WARM_ROUNDS = 200, 10, 3
@@ -70,31 +71,47 @@ class Many(NamedTuple):
     topics: int
     create_s: float
     growth: float  # cost of the last tenth over that of the first
+    stop_s: float
     restart_s: float
     delete_s: float
     memory_kb: float
     descriptors: float
 
 
-def main(output: str = "text") -> int:
-    rows = run()
+def main(output: str = "text", only: Sequence[str] = ()) -> int:
+    rows = run(only)
     title = "Topics, peers: Apache Kafka 4.1 (KRaft) and 2.8.2 (ZooKeeper 3.8)"
     print_rows(rows, output, title if SCALE == 1 else f"{title}, at {SCALE:g} of the size")
     return exit_code(rows) if SCALE == 1 else 0
 
 
-def run() -> list[Row]:
+def chosen(only: Sequence[str]) -> set[str]:
+    """Raises OttlaError for a name that is none."""
+    wanted = {key for part in only for key in part.split(",")} or set(ALL)
+    unknown = wanted - set(ALL)
+    if unknown:
+        raise OttlaError(f"no such row: {', '.join(sorted(unknown))} (there are {', '.join(ALL)})")
+    return wanted
+
+
+def run(only: Sequence[str] = ()) -> list[Row]:
+    wanted = chosen(only)
     with_new, with_old = _is_there("kafka-4.1"), _is_there("kafka-2.8.2", "zookeeper-3.8")
-    ours = _small(OttlaSide())
-    new = _tried(lambda: _small(KraftSide())) if with_new else None
-    old = _tried(lambda: _small(ZooKeeperModeSide())) if with_old else None
-    rows = _small_rows(ours, new, old)
-    many = _many(OttlaSide(), scaled(MANY_TOPICS))
-    many_new = _tried(lambda: _many(KraftSide(), _topics_of_peer())) if with_new else None
-    rows += _many_rows(many, many_new)
-    failover_old = _tried(_failover_of_kafka) if with_old else None
-    rows.append(_failover_row(_failover_of_ottla(), failover_old))
-    rows.append(_placement_row(_placement_s()))
+    rows: list[Row] = []
+    if "few" in wanted:
+        ours = _small(OttlaSide())
+        new = _tried(lambda: _small(KraftSide())) if with_new else None
+        old = _tried(lambda: _small(ZooKeeperModeSide())) if with_old else None
+        rows += _small_rows(ours, new, old)
+    if "many" in wanted:
+        many = _many(OttlaSide(), scaled(MANY_TOPICS))
+        many_new = _tried(lambda: _many(KraftSide(), _topics_of_peer())) if with_new else None
+        rows += _many_rows(many, many_new)
+    if "failover" in wanted:
+        failover_old = _tried(_failover_of_kafka) if with_old else None
+        rows.append(_failover_row(_failover_of_ottla(), failover_old))
+    if "placement" in wanted:
+        rows.append(_placement_row(_placement_s()))
     return rows
 
 
@@ -216,7 +233,9 @@ def _many(side: RestartableSide, count: int) -> Many:
                 for start in range(0, count, tenth)
             ]
         after = side.resources()
+        began = time.perf_counter()
         side.stop_broker()
+        stop_s = time.perf_counter() - began
         began = time.perf_counter()
         side.start_broker()
         with Work(side.bootstrap_servers) as work:
@@ -230,6 +249,7 @@ def _many(side: RestartableSide, count: int) -> Many:
         topics=count,
         create_s=sum(taken),
         growth=growth,
+        stop_s=stop_s,
         restart_s=restart_s,
         delete_s=delete_s,
         memory_kb=(after.memory_mb - before.memory_mb) * 1000 / partitions,
@@ -260,8 +280,9 @@ def _many_rows(ours: Many, new: Many | None) -> list[Row]:
             f"≤ {FLAT_GOAL:g}x",
             ours.growth <= FLAT_GOAL,
         ),
+        Row("  a clean stop of the broker", ours.stop_s, new.stop_s if new else None, "s"),
         Row(
-            "  restart until every partition takes a record",
+            "  restart: from the start of the process until every partition takes a record",
             ours.restart_s,
             new.restart_s if new else None,
             "s",

@@ -129,20 +129,21 @@ def _enter(manager: ReplicaManager, order: _Order, errors: Errors) -> tuple[Part
 def _make_leaders(manager: ReplicaManager, orders: list[_Order], errors: Errors) -> None:
     manager.stop_fetching([order.tp for order in orders])
     now_ms = manager.runtime.clock.monotonic_ms()
+    lines: list[str] = []
     for order in orders:
         entered = _enter(manager, order, errors)
         if entered is None:
             continue
         partition, log = entered
         partition.become_leader(order.state, log, now_ms)
-        _state_changes.info(
-            "%s: leads from offset %d with epoch %d, ISR %s",
-            order.tp,
-            partition.epoch_start_offset,
-            partition.leader_epoch,
-            partition.isr,
+        lines.append(
+            f"{order.tp}: leads from offset {partition.epoch_start_offset} with epoch "
+            f"{partition.leader_epoch}, ISR {partition.isr}"
         )
         manager.notify_leader(order.tp, partition.leader_epoch)
+    if lines:
+        # All in one: ten thousand single records hold up a start by half a second.
+        _state_changes.info("%s", "\n".join(lines))
 
 
 def _make_followers(manager: ReplicaManager, orders: list[_Order], errors: Errors) -> None:

@@ -14,6 +14,7 @@ SUBJECTS = ("codec", "store", "start", "topics", "data", "spark")
 # What each subject takes beside --output.
 OPTIONS = {
     "store": {"only"},
+    "topics": {"only"},
     "data": {"only", "scale", "plot"},
     "spark": {"only", "scale"},
 }
@@ -25,7 +26,10 @@ OPTIONS = {
 @click.argument("subject", type=click.Choice(SUBJECTS))
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
-    "--only", multiple=True, metavar="ROW", help="store, data, spark: only these rows, by name."
+    "--only",
+    multiple=True,
+    metavar="ROW",
+    help="store, topics, data, spark: only these rows, by name.",
 )
 @click.option(
     "--scale",

@@ -30,10 +30,12 @@ def command(path: Path, overrides: dict[str, str]) -> None:
     config = BrokerConfig.from_file(path, overrides)
     for warning in config.warnings:
         click.echo(f"warning: {warning}", err=True)
+    from ottla.collector import collect_rarely
     from ottla.logs import configure_logging
     from ottla.node import Node, run_broker
     from ottla.runtime import system_runtime
 
+    collect_rarely()
     configure_logging(None, f"broker-{config.broker_id}", stderr_level=logging.INFO)
 
     def ready(node: Node) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 from ottla.bench import topics
 from ottla.bench.table import exit_code
+from ottla.cli.bench import command
 
 OURS = topics.Small(
     single_ms=10.0,
@@ -42,16 +44,30 @@ def test_the_old_peer_adds_its_rows() -> None:
     ("growth", "restart_s", "code"), [(1.5, 4.9, 0), (1.6, 4.9, 1), (1.0, 5.0, 1)]
 )
 def test_goals_of_many_topics_are_absolute(growth: float, restart_s: float, code: int) -> None:
-    many = topics.Many(5_000, 10.0, growth, restart_s, 1.0, 5.0, 1.0)
+    many = topics.Many(5_000, 10.0, growth, 60.0, restart_s, 1.0, 5.0, 1.0)
     rows = topics._many_rows(many, None)
     assert exit_code(rows) == code
     assert rows[0].ours == pytest.approx(2.0), "milliseconds per topic"
 
 
 def test_a_smaller_peer_is_named() -> None:
-    many = topics.Many(5_000, 10.0, 1.0, 1.0, 1.0, 5.0, 1.0)
+    many = topics.Many(5_000, 10.0, 1.0, 1.0, 1.0, 1.0, 5.0, 1.0)
     rows = topics._many_rows(many, many._replace(topics=4_500))
     assert "(4.1: 4,500)" in rows[0].work
+
+
+@pytest.mark.parametrize(
+    ("only", "rows"),
+    [((), set(topics.ALL)), (("many,placement",), {"many", "placement"}), (("few",), {"few"})],
+)
+def test_rows_by_name(only: tuple[str, ...], rows: set[str]) -> None:
+    assert topics.chosen(only) == rows
+
+
+def test_a_row_that_is_none() -> None:
+    done = CliRunner().invoke(command, ["topics", "--only", "some"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "no such row: some (there are few, many, failover, placement)" in done.stderr
 
 
 @pytest.mark.parametrize(("seconds", "holds"), [(2.9, True), (3.0, False)])
