@@ -121,13 +121,10 @@ class Driver:
     def kill_workers(self, choice: random.Random) -> None:
         """One or all of the Python workers, again and again until Spark has lost a task by it:
         workers are idle most of the time."""
-        deadline = time.monotonic() + WAIT_S
         kill_all = choice.random() < 0.5
-        while self.count(STARTED) < self.starts:
-            # The worker that looks for data sources is asked once: without it there is no query.
-            self.check()
-            assert time.monotonic() < deadline, f"no streams:\n{self.tail()}"
-            time.sleep(0.1)
+        # The worker that looks for data sources is asked once: without it there is no query.
+        self.await_streams()
+        deadline = time.monotonic() + WAIT_S
         lost = self._lost()
         while self._lost() == lost:
             self.check()
@@ -145,9 +142,18 @@ class Driver:
         everybody = {p.pid for p in tree}
         return [p for p in tree if DAEMON not in p.command or p.parent in everybody]
 
+    def await_streams(self) -> None:
+        """A driver that has just been started takes several seconds, and SIGTERM ends it then."""
+        deadline = time.monotonic() + WAIT_S
+        while self.count(STARTED) < self.starts:
+            self.check()
+            assert time.monotonic() < deadline, f"no streams:\n{self.tail()}"
+            time.sleep(0.1)
+
     def finish(self) -> None:
         """Lets it read to the end and waits for it."""
         assert self._process is not None
+        self.await_streams()
         self._remember()
         self._process.terminate()
         try:
