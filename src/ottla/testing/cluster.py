@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.zk.server import ZooKeeperServer
 
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 60.0  # longer than the supervisor waits for its brokers
 _PORTS = (11_000, 32_000)
 
 
