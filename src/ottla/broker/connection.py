@@ -295,7 +295,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         them may be ready by its end."""
         if not self._parked_is_due:
             self._parked_is_due = True
-            asyncio.get_running_loop().call_soon(self._answer_parked)
+            self.server.loop.call_soon(self._answer_parked)
 
     def _answer_parked(self) -> None:
         self._parked_is_due = False
@@ -334,7 +334,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._answer_failure(call, error)
                 return
             running = dispatch.resume(running, waiting)
-        self._task = asyncio.get_running_loop().create_task(self._complete(call, running))
+        self._task = self.server.loop.create_task(self._complete(call, running))
 
     def _authenticate(self, authentication: Authentication, frame: memoryview) -> None:
         step = authentication.take(frame)

@@ -68,6 +68,7 @@ class BrokerServer:
         self._connections: dict[ClientConnection, None] = {}
         self._services: BrokerServices | None = None
         self._server: Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_gone: asyncio.Event | None = None
 
@@ -97,7 +98,14 @@ class BrokerServer:
 
     def time(self) -> float:
         """Seconds of the event loop's clock (virtual in simulation)."""
-        return asyncio.get_running_loop().time()
+        return self.loop.time()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        # Remembered: asking for it is a system call in Python 3.11 (getpid).
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     async def open(self) -> None:
         """Binds the socket; raises OSError."""
