@@ -52,8 +52,8 @@ async def together(asks):
 
 
 async def test_reads_asked_together_have_an_outcome_each(store):
-    for number in range(40):
-        await store.create(f"/n-{number}", str(number).encode() if number % 3 else None)
+    datas = [str(number).encode() if number % 3 else None for number in range(40)]
+    await asyncio.gather(*(store.create(f"/n-{i}", data) for i, data in enumerate(datas)))
     await store.create("/n-1/below", b"")
     await store.create("/n-1/käfka-甲")
     asks = []
