@@ -293,7 +293,8 @@ class SystemDisk:
 def _sync_file_systems(paths: Collection[Path]) -> bool:
     """syncfs(2) for each file system that these are on; false where the system has no such call.
 
-    One journal commit instead of one for each file. It also waits for what others wrote.
+    One journal commit instead of one for each file. It also waits for what others wrote, and it
+    tells only of errors from now on, where fsync also tells of those that nobody has seen yet.
     """
     import ctypes  # for this call alone
 

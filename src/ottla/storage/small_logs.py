@@ -114,11 +114,12 @@ def load_noted(
     log_file = segment.path(segments.LOG_SUFFIX)
     try:
         is_same = runtime.disk.size_and_mtime_ms(log_file) == (note.size, note.mtime_ms)
-    except FileNotFoundError:
+        topic_id, snapshot = bytes.fromhex(note.topic_id), bytes.fromhex(note.producers)
+    except (FileNotFoundError, ValueError):
         return None
     if not is_same or start_offset > note.end_offset:
         return None
-    log = Log(runtime, open_files, tp, folder, settings, topic_id=bytes.fromhex(note.topic_id))
+    log = Log(runtime, open_files, tp, folder, settings, topic_id=topic_id)
     log.add_segment(segment)
     log.start_offset = max(start_offset, note.base_offset)
     log.end_offset = log.recovery_point = note.end_offset
@@ -132,11 +133,11 @@ def load_noted(
     log.epochs.truncate_from_start(log.start_offset)
     log.set_high_watermark(high_watermark)
     log.checkpointed_high_watermark = log.high_watermark
-    if not note.producers:
+    if not snapshot:
         log.producers.clear(log.end_offset)
         return log
     try:
-        log.producers.load_snapshot(bytes.fromhex(note.producers), log.end_offset)
+        log.producers.load_snapshot(snapshot, log.end_offset)
     except SnapshotDamaged:
         return None
     log.producers.replicated_up_to(log.high_watermark)

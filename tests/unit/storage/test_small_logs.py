@@ -134,6 +134,18 @@ def damage_notes(folder: Path) -> None:
     (folder / NOTES).write_text('{"version":0,"logs":[["a-0"]]}')
 
 
+def damage_a_snapshot(folder: Path) -> None:
+    path = folder / NOTES
+    text = path.read_text()
+    assert ']],"0001' in text, "a snapshot of version 1 follows the epochs"
+    path.write_text(text.replace(']],"0001', ']],"0002'))
+
+
+def no_hex(folder: Path) -> None:
+    path = folder / NOTES
+    path.write_text(path.read_text().replace(TOPIC_ID.hex(), "orders"))
+
+
 def notes_of_another_version(folder: Path) -> None:
     (folder / NOTES).write_text('{"version":1,"logs":[]}')
 
@@ -148,7 +160,15 @@ def lose_the_marker(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [forget_notes, damage_notes, notes_of_another_version, other_time, lose_the_marker],
+    [
+        forget_notes,
+        damage_notes,
+        damage_a_snapshot,
+        no_hex,
+        notes_of_another_version,
+        other_time,
+        lose_the_marker,
+    ],
 )
 async def test_without_a_note_that_counts_the_records_tell_all(
     tmp_path: Path, change: Callable[[Path], None]
