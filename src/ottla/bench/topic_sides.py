@@ -173,7 +173,10 @@ class Work:
     """Topic operations on one cluster, each of them timed to its end."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._cluster = Cluster(system_runtime(), bootstrap_servers)
+        # A broker that just started and takes over many partitions answers late.
+        self._cluster = Cluster(
+            system_runtime(), bootstrap_servers, bootstrap_timeout_ms=REQUEST_TIMEOUT_MS
+        )
         self._loop = asyncio.new_event_loop()
         # Of today: retention would take away an old record, and its segment with it.
         self._batch = build_batch([Record(None, b"x", system_runtime().clock.now_ms())])
