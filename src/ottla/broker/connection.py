@@ -24,7 +24,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ottla.broker.authentication import Authentication
     from ottla.broker.server import BrokerServer
@@ -75,6 +75,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._write_blocked = False
         self._muted = False
         self._reading_paused = False
+        self._now: Callable[[], float] = server.time
 
     @property
     def _is_held(self) -> bool:
@@ -93,7 +94,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if peer:
             self.client_host, self._client_port = str(peer[0]), int(peer[1])
-        self.last_active = self.server.time()
+        self._now = asyncio.get_running_loop().time
+        self.last_active = self._now()
         refusal = self.server.admit(self)
         if refusal is not None:
             self.close(refusal)
@@ -107,18 +109,25 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing or self._refused:
             return
-        self.last_active = self.server.time()
-        data = self.server.read_buffer[:nbytes]
-        taken = self._produce_in_place(data)
-        if taken == nbytes:
-            return
+        server = self.server
+        self.last_active = self._now()
+        data = server.read_buffer[:nbytes]
+        taken = 0
+        if (
+            server.processing
+            and self._authentication is None
+            and not (self._queue or self._frames.partial or self._is_held)
+        ):
+            taken = self._produce_in_place(data)
+            if taken == nbytes:
+                return
         try:
             self._queue.extend(self._frames.feed(data[taken:]))
         except FrameTooLarge as error:
             self.close(str(error))
             return
         # uvloop delivers bytes once more after a pause in `connection_made`.
-        if not self._is_held and self.server.processing:
+        if not self._is_held and server.processing:
             self._serve_queue()
             if not self._queue:
                 return
@@ -218,21 +227,13 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _produce_in_place(self, data: memoryview) -> int:
         """Serves Produce requests where they were read, without a copy of them; how many bytes
-        they had. Only those that nothing has to wait for, from the first one on."""
-        if (
-            self._frames.pending_bytes
-            or self._queue
-            or self._is_held
-            or self._authentication is not None
-            or not self.server.processing
-        ):
-            return 0
-        position = 0
+        they had. Only those that need no handler, from the first one on."""
+        position, size = 0, len(data)
         self._serving = True
         try:
-            while not self._is_held:
+            while position < size and not self._is_held:
                 frames = self._produce_frames(data, position)
-                answers = self._produce_directly(frames) if frames else []
+                answers = self._produce_directly(frames) if frames else None
                 if not answers:
                     break
                 for frame in frames[: len(answers)]:
@@ -304,7 +305,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         while parked and parked[0].chunks is not None:
             chunks += parked.popleft().chunks or ()
         self._write(chunks)
-        self.last_active = self.server.time()
+        self.last_active = self._now()
         self._serve_queue()
 
     def _begin(self, frame: memoryview) -> None:
@@ -364,7 +365,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._answer(call, response)
         finally:
             self._task = None
-        self.last_active = self.server.time()
+        self.last_active = self._now()
         self._serve_queue()
 
     def _answer(self, call: dispatch.Call, response: Any) -> None:
@@ -407,7 +408,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._muted = False
         if self._transport is not None:
             # Being silent was our wish: the time does not count as idle.
-            self.last_active = self.server.time()
+            self.last_active = self._now()
             self._serve_queue()
 
     def _write(self, chunks: list[bytes | memoryview]) -> None:

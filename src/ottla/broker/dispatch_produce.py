@@ -153,15 +153,15 @@ def _append(manager: ReplicaManager, partition: Partition, requests: _Requests) 
     if log is None or log.settings.flush_messages < _NEVER:
         return []
     acks, batches = requests.form.acks, requests.batches
-    now_ms = manager.runtime.clock.monotonic_ms()
     try:
-        bases = partition.append_plain(batches, acks=acks, now_ms=now_ms)
+        bases = partition.append_plain(batches, acks)
         if bases:
             ends = [*bases[1:], log.end_offset]
             return [(base, end, _NO_TIME) for base, end in zip(bases, ends, strict=True)]
         first = batches[0]
         if not _is_one_batch(first):
             return []
+        now_ms = manager.runtime.clock.monotonic_ms()
         info = partition.append_as_leader(first, acks=acks, origin=Origin.CLIENT, now_ms=now_ms)
     except KafkaError:
         return []
@@ -216,7 +216,7 @@ class DirectProduce:
         if not appended or form.acks == 0:
             return [b""] * len(appended)
         start_offset = 0 if partition.log is None else partition.log.start_offset
-        waits = form.acks == -1 and bool(partition.remotes)
+        waits = form.acks == -1 and partition.remotes
         answers: list[bytes | Parked] = []
         for correlation_id, (base, end, time_ms) in zip(
             requests.correlation_ids, appended, strict=False

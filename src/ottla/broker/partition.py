@@ -280,7 +280,7 @@ class Partition:
             self.wake_fetches()
         return info
 
-    def append_plain(self, batches: Sequence[memoryview], *, acks: int, now_ms: float) -> list[int]:
+    def append_plain(self, batches: Sequence[memoryview], acks: int) -> list[int]:
         """Base offsets of the first batches, which needed no second look; the next one is left to
         `append_as_leader`, which also knows what is wrong. Raises OSError."""
         log = self.log
@@ -291,6 +291,7 @@ class Partition:
         ):
             return []
         base_offsets = append_plain(log, batches, self.leader_epoch)
+        now_ms = self._monotonic_ms() if self.remotes else 0.0
         if base_offsets and not self.raise_high_watermark(now_ms):
             self.wake_fetches()
         return base_offsets

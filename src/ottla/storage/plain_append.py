@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError
-from ottla.storage import retention
 from ottla.storage.producer_state import NO_PRODUCER, ProducerBatch, add_to_sequence
+from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.wire.checksum import crc32c
 from ottla.wire.records import CRC_START, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 
 if TYPE_CHECKING:
     from ottla.storage.log import Log
-    from ottla.storage.segment import BatchPlace, Segment
+    from ottla.storage.segment import BatchPlace
     from ottla.storage.settings import LogSettings
 
 # Without a bit above the codec: no transaction, no marker, no append time; the last codec is zstd.
@@ -37,7 +37,7 @@ def append_plain(log: Log, batches: Sequence[memoryview], leader_epoch: int) -> 
     if not _is_plain(settings):
         return base_offsets
     places: list[BatchPlace] = []
-    producers = _Sequences(log)
+    producers: _Sequences | None = None
     offset = log.end_offset
     position = 0
     newest_ms = -1
@@ -60,8 +60,10 @@ def append_plain(log: Log, batches: Sequence[memoryview], leader_epoch: int) -> 
             or crc32c(view[CRC_START:]) != crc
         ):
             break
-        if producer != NO_PRODUCER and not producers.continue_with(fields, offset):
-            break
+        if producer != NO_PRODUCER:
+            producers = producers or _Sequences(log)
+            if not producers.continue_with(fields, offset):
+                break
         base_offsets.append(offset)
         offset += count
         places.append((position, offset - 1, timestamp))
@@ -76,7 +78,8 @@ def append_plain(log: Log, batches: Sequence[memoryview], leader_epoch: int) -> 
         _PLACE_IN_LOG.pack_into(view, 0, base, len(view) - LOG_OVERHEAD_BYTES, leader_epoch)
     active.append(used, places)
     log.epochs.assign(leader_epoch, base_offsets[0])
-    producers.record()
+    if producers is not None:
+        producers.record()
     log.grown_to(offset, active.size)
     return base_offsets
 
@@ -94,9 +97,16 @@ def _is_plain(settings: LogSettings) -> bool:
 def _may_roll(
     active: Segment, settings: LogSettings, size: int, last_offset: int, newest_ms: int
 ) -> bool:
-    if active.size and active.first_timestamp < 0:
-        return True  # the wall clock decides
-    return retention.should_roll(active, settings, size, last_offset, newest_ms, now_ms=0)
+    """Whether `retention.should_roll` has to be asked, which knows the exact limits."""
+    first_ms = active.first_timestamp if active.size else newest_ms
+    return (
+        active.size + size > settings.segment_bytes
+        or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
+        # Without a time in the segment the wall clock decides.
+        or first_ms < 0
+        or newest_ms - first_ms > settings.segment_ms - settings.segment_jitter_ms
+        or active.indexes_full(settings.segment_index_bytes)
+    )
 
 
 class _Sequences:

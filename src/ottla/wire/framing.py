@@ -155,29 +155,29 @@ class FrameReader:
     def __init__(self, max_bytes: int) -> None:
         # May be raised later: a peer that has not said who it is is allowed less.
         self.max_bytes = max_bytes
-        # A frame still incomplete, with its length prefix.
-        self._partial = bytearray()
+        # A frame still incomplete, with its length prefix; not to be changed from outside.
+        self.partial = bytearray()
 
     @property
     def pending_bytes(self) -> int:
         """How much of an incomplete frame is held."""
-        return len(self._partial)
+        return len(self.partial)
 
     def feed(self, data: Buffer) -> list[memoryview]:
         """The frames that `data` completes, without their length prefixes."""
         frames: list[memoryview] = []
-        position = self._complete_partial(data, frames) if self._partial else 0
+        position = self._complete_partial(data, frames) if self.partial else 0
         end = self._end_of_whole_frames(data, position)
         with memoryview(data) as view:
             if end > position:
                 self._cut(memoryview(bytearray(view[position:end])), frames)
             if end < len(data):
-                self._partial = bytearray(view[end:])
+                self.partial = bytearray(view[end:])
         return frames
 
     def _complete_partial(self, data: Buffer, frames: list[memoryview]) -> int:
         """Moves bytes into the partial frame; how many were taken."""
-        partial = self._partial
+        partial = self.partial
         position = 0
         if len(partial) < _LENGTH_BYTES:
             position = min(_LENGTH_BYTES - len(partial), len(data))
@@ -189,7 +189,7 @@ class FrameReader:
             partial += view[position : position + wanted]
         if len(data) - position >= wanted:
             frames.append(memoryview(partial)[_LENGTH_BYTES:])
-            self._partial = bytearray()
+            self.partial = bytearray()
             return position + wanted
         return len(data)
 
