@@ -142,9 +142,10 @@ class _Bench:
             client.close()
 
     def _records(self, count: int) -> DataFrame:
+        # Cheap to make (`rpad` takes longer than either sink): "record ", eight digits and dots.
         return self._spark.range(0, count, 1, PARTITIONS).selectExpr(
             "CAST(id AS STRING) AS key",
-            "rpad(concat('record ', CAST(id AS STRING), ' '), 100, '.') AS value",
+            f"concat('record ', CAST(id + 10000000 AS STRING), '{'.' * 85}') AS value",
         )
 
     def _read(self, kind: str, name: str) -> DataFrame:
