@@ -83,6 +83,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._task is not None or self._write_blocked or self._muted
 
     @property
+    def _together(self) -> int:
+        """How many requests may be appended with one write; none while enough of them wait."""
+        return min(MAX_TOGETHER, MAX_PARKED - len(self._parked))
+
+    @property
     def busy(self) -> bool:
         """A request is under way."""
         return self._task is not None or bool(self._parked)
@@ -214,7 +219,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._authentication is not None:
             self._authenticate(self._authentication, queue.popleft())
             return True
-        answers = self._produce_directly(queue)
+        answers = self._produce_directly(islice(queue, self._together))
         if answers:
             for _ in answers:
                 queue.popleft()
@@ -247,8 +252,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _produce_frames(self, data: memoryview, end: int) -> list[memoryview]:
         """Whole Produce requests from a position on."""
         frames: list[memoryview] = []
-        size, max_bytes = len(data), self._frames.max_bytes
-        while size - end > _LENGTH_AND_KEY.size and len(frames) < MAX_TOGETHER:
+        size, max_bytes, most = len(data), self._frames.max_bytes, self._together
+        while size - end > _LENGTH_AND_KEY.size and len(frames) < most:
             length, api_key = _LENGTH_AND_KEY.unpack_from(data, end)
             start, end = end + _LENGTH_BYTES, end + _LENGTH_BYTES + length
             if api_key != PRODUCE_KEY or end > size or not 0 <= length <= max_bytes:
@@ -266,8 +271,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             or (quotas is not None and quotas.is_active)
         ):
             return []
-        together = islice(frames, min(MAX_TOGETHER, MAX_PARKED - len(self._parked)))
-        return self._direct_produce.answers(services.replica_manager, together)
+        return self._direct_produce.answers(services.replica_manager, frames)
 
     def _send_produced(self, answers: list[bytes | Parked]) -> None:
         if not self._parked and isinstance(answers[0], bytes):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from ottla.broker.partition import Partition
     from ottla.broker.replica_manager import ReplicaManager
+    from ottla.storage.log import AppendInfo
 
 PRODUCE_KEY = 0
 _VERSIONS = range(9, 12)
@@ -41,8 +42,6 @@ _ACKS = (-1, 0, 1)
 _NEVER = 0x7FFFFFFFFFFFFFFF
 # The append time of a batch that keeps its own.
 _NO_TIME = -1
-# Base offset, the offset after it, append time.
-_Appended = tuple[int, int, int]
 # Bounds what one connection can make us remember.
 MAX_FORMS = 256
 # The request header up to the correlation id.
@@ -95,7 +94,7 @@ class _Form:
 class _ParkedProduce(Parked):
     """Its answer is made already: followers decide whether it holds."""
 
-    __slots__ = ("_answer", "_correlation_id", "_listener", "_manager", "form")
+    __slots__ = ("_answer", "_correlation_id", "_form", "_listener", "_manager")
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class _ParkedProduce(Parked):
         super().__init__()
         self._manager = manager
         self._listener = listener
-        self.form = form
+        self._form = form
         self._correlation_id = correlation_id
         self._answer = answer
 
@@ -123,7 +122,7 @@ class _ParkedProduce(Parked):
         from ottla.broker.replica_types import ProduceResult
         from ottla.wire import messages as m
 
-        tp, version = self.form.tp, self.form.version
+        tp, version = self._form.tp, self._form.version
         partition = m.ProduceRequest.PartitionProduceData(index=tp.partition)
         topic = m.ProduceRequest.TopicProduceData(name=tp.topic, partition_data=[partition])
         response = make_response(
@@ -136,39 +135,18 @@ class _ParkedProduce(Parked):
         return encode_response(response, version, self._correlation_id)
 
 
-class _Requests:
-    """Requests of one form that arrived together, in their order."""
-
-    __slots__ = ("batches", "correlation_ids", "form")
-
-    def __init__(self, form: _Form) -> None:
-        self.form = form
-        self.correlation_ids: list[int] = []
-        self.batches: list[memoryview] = []
-
-
-def _append(manager: ReplicaManager, partition: Partition, requests: _Requests) -> list[_Appended]:
-    """Appends the batches of the first requests, as many as can be: where each went."""
-    log = partition.log
-    if log is None or log.settings.flush_messages < _NEVER:
-        return []
-    acks, batches = requests.form.acks, requests.batches
+def _append_one(
+    manager: ReplicaManager, partition: Partition, data: memoryview, acks: int
+) -> AppendInfo | None:
+    """The general way for one batch, with everything that its topic asks for; None where nothing
+    was done."""
+    if not _is_one_batch(data):
+        return None
+    now_ms = manager.runtime.clock.monotonic_ms()
     try:
-        bases = partition.append_plain(batches, acks)
-        if bases:
-            ends = [*bases[1:], log.end_offset]
-            return [(base, end, _NO_TIME) for base, end in zip(bases, ends, strict=True)]
-        first = batches[0]
-        if not _is_one_batch(first):
-            return []
-        now_ms = manager.runtime.clock.monotonic_ms()
-        info = partition.append_as_leader(first, acks=acks, origin=Origin.CLIENT, now_ms=now_ms)
+        return partition.append_as_leader(data, acks=acks, origin=Origin.CLIENT, now_ms=now_ms)
     except KafkaError:
-        return []
-    except OSError as error:
-        manager.log_manager.dir_failed(log.data_dir, error)
-        return []
-    return [(info.first_offset, info.last_offset + 1, info.append_time_ms)]
+        return None
 
 
 def _is_one_batch(data: memoryview) -> bool:
@@ -179,16 +157,6 @@ def _is_one_batch(data: memoryview) -> bool:
         and data[MAGIC_AT] == MAGIC
         and not data[ATTRIBUTES_LOW_AT] & TRANSACTIONAL
     )
-
-
-def _await_replicas(
-    manager: ReplicaManager, partition: Partition, required_offset: int, parked: _ParkedProduce
-) -> None:
-    log = partition.log
-    if log is not None and log.high_watermark >= required_offset:
-        parked.end(partition.acks_error())
-    else:
-        manager.await_replicas(partition, required_offset, parked.form.timeout_ms, parked.end)
 
 
 class DirectProduce:
@@ -207,32 +175,60 @@ class DirectProduce:
     ) -> list[bytes | Parked]:
         """The answers to the first of some requests, empty for acks=0, parked where followers have
         to have the batch first. With the next one nothing was done."""
-        requests = self._read(frames)
-        partition = None if requests is None else manager.hosted(requests.form.tp)
-        if requests is None or partition is None:
+        form, correlation_ids, batches = self._read(frames)
+        partition = None if form is None else manager.hosted(form.tp)
+        log = None if partition is None else partition.log
+        if form is None or partition is None or log is None or log.settings.flush_messages < _NEVER:
             return []
-        appended = _append(manager, partition, requests)
-        form = requests.form
-        if not appended or form.acks == 0:
-            return [b""] * len(appended)
-        start_offset = 0 if partition.log is None else partition.log.start_offset
-        waits = form.acks == -1 and partition.remotes
-        answers: list[bytes | Parked] = []
-        for correlation_id, (base, end, time_ms) in zip(
-            requests.correlation_ids, appended, strict=False
-        ):
-            answer = form.answer(correlation_id, base, time_ms, start_offset)
-            if waits:
-                parked = _ParkedProduce(manager, self._listener, form, correlation_id, answer)
-                _await_replicas(manager, partition, end, parked)
-                answers.append(parked)
-            else:
-                answers.append(answer)
-        return answers
+        time_ms = _NO_TIME
+        try:
+            bases = partition.append_plain(batches, form.acks)
+            end_offset = log.end_offset
+            if not bases:
+                info = _append_one(manager, partition, batches[0], form.acks)
+                if info is None:
+                    return []
+                bases, end_offset = [info.first_offset], info.last_offset + 1
+                time_ms = info.append_time_ms
+        except OSError as error:
+            manager.log_manager.dir_failed(log.data_dir, error)
+            return []
+        if form.acks == 0:
+            return [b""] * len(bases)
+        made = [
+            form.answer(correlation_id, base, time_ms, log.start_offset)
+            for correlation_id, base in zip(correlation_ids, bases, strict=False)
+        ]
+        if form.acks == -1 and partition.remotes:
+            ends = [*bases[1:], end_offset]
+            waits = zip(correlation_ids, ends, made, strict=False)
+            return [self._park(manager, partition, form, *wait) for wait in waits]
+        return [*made]
 
-    def _read(self, frames: Iterable[memoryview]) -> _Requests | None:
-        """What the first request and those like it ask for; None where it is of another kind."""
-        requests: _Requests | None = None
+    def _park(
+        self,
+        manager: ReplicaManager,
+        partition: Partition,
+        form: _Form,
+        correlation_id: int,
+        required_offset: int,
+        answer: bytes,
+    ) -> Parked:
+        parked = _ParkedProduce(manager, self._listener, form, correlation_id, answer)
+        log = partition.log
+        if log is not None and log.high_watermark >= required_offset:
+            parked.end(partition.acks_error())
+        else:
+            manager.await_replicas(partition, required_offset, form.timeout_ms, parked.end)
+        return parked
+
+    def _read(
+        self, frames: Iterable[memoryview]
+    ) -> tuple[_Form | None, list[int], list[memoryview]]:
+        """The form of the first request, and correlation ids and batches of those that have it."""
+        common: _Form | None = None
+        correlation_ids: list[int] = []
+        batches: list[memoryview] = []
         try:
             for frame in frames:
                 api_key, version, correlation_id = _HEAD.unpack_from(frame)
@@ -241,19 +237,18 @@ class DirectProduce:
                 form = self._forms.get(frame[_AFTER_CORRELATION : self._end].tobytes())
                 if form is None or form.version != version:
                     form = self._learn(frame, version)
-                if form is None or (requests is not None and requests.form is not form):
+                if form is None or (form is not common and common is not None):
                     break
                 size, start = read_uvarint(frame, form.end)
                 end = start + size - 1
                 if frame[end:] != _NO_TAGS:
                     break
-                if requests is None:
-                    requests = _Requests(form)
-                requests.correlation_ids.append(correlation_id)
-                requests.batches.append(frame[start:end])
+                common = form
+                correlation_ids.append(correlation_id)
+                batches.append(frame[start:end])
         except (WireError, struct.error, IndexError, UnicodeDecodeError):
             pass  # the handler says what is wrong with that one
-        return requests
+        return common, correlation_ids, batches
 
     def _learn(self, frame: memoryview, version: int) -> _Form | None:
         if version not in _VERSIONS:
