@@ -54,7 +54,7 @@ def main(output: str = "text", only: Sequence[str] = (), scale: float = 1.0) -> 
 
 def run(wanted: Sequence[str], scale: float) -> list[Row]:
     # What was written is gone before it can crowd the page cache.
-    with ProcessCluster(brokers=1, overrides={"file.delete.delay.ms": "0"}) as cluster:
+    with ProcessCluster(brokers=1, overrides={"log.segment.delete.delay.ms": "0"}) as cluster:
         conf = {"spark.driver.memory": "2g", "spark.ui.showConsoleProgress": "false"}
         spark = spark_session("ottla-bench", conf)
         scratch = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
