@@ -32,6 +32,8 @@ ROUNDS = 2
 LZ4 = {"kafka.compression.type": "lz4"}
 TUNED_READ = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
 TUNED_WRITE = {"kafka.linger.ms": "20", "kafka.batch.size": str(128 << 10)}
+# What was written is gone before it can crowd the page cache.
+BROKER_SETTINGS = {"log.segment.delete.delay.ms": "0"}
 # The goals. They are never edited to fit a result.
 READ_GOAL, WRITE_GOAL, COPY_GOAL, STREAM_GOAL, ONCE_GOAL = 1.2, 1.0, 1.2, 1.2, 0.8
 LINEAR_GOAL = 1.25  # a row of the large topic costs at most this many times one of the small
@@ -53,8 +55,7 @@ def main(output: str = "text", only: Sequence[str] = (), scale: float = 1.0) -> 
 
 
 def run(wanted: Sequence[str], scale: float) -> list[Row]:
-    # What was written is gone before it can crowd the page cache.
-    with ProcessCluster(brokers=1, overrides={"log.segment.delete.delay.ms": "0"}) as cluster:
+    with ProcessCluster(brokers=1, overrides=BROKER_SETTINGS) as cluster:
         conf = {"spark.driver.memory": "2g", "spark.ui.showConsoleProgress": "false"}
         spark = spark_session("ottla-bench", conf)
         scratch = Path(tempfile.mkdtemp(prefix="ottla-bench-"))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.bench import spark
+from ottla.config import broker_definitions
 from ottla.errors import OttlaError
 
 
@@ -71,6 +72,10 @@ def test_what_was_not_written_is_no_result(bench: Any, monkeypatch: pytest.Monke
     words = "written has 999 records, it should have 1,000"
     with pytest.raises(OttlaError, match=words), bench._target("written", 1_000):
         pass
+
+
+def test_the_broker_knows_its_settings() -> None:
+    assert set(spark.BROKER_SETTINGS) <= set(broker_definitions())
 
 
 def test_an_unknown_row_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
