@@ -236,14 +236,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         position, size = 0, len(data)
         self._serving = True
         try:
-            while position < size and not self._is_held:
-                frames = self._produce_frames(data, position)
-                answers = self._produce_directly(frames) if frames else None
+            while frames := self._produce_frames(data, position):
+                answers = self._produce_directly(frames)
                 if not answers:
                     break
                 for frame in frames[: len(answers)]:
                     position += _LENGTH_BYTES + len(frame)
                 self._send_produced(answers)
+                if position == size or self._is_held:
+                    break
         finally:
             self._serving = False
             self._flush()
@@ -276,7 +277,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _send_produced(self, answers: list[bytes | Parked]) -> None:
         if not self._parked and isinstance(answers[0], bytes):
             # Followers are waited for by all of them or by none.
-            together = b"".join(cast("list[bytes]", answers))
+            together = b"".join(answers)  # type: ignore[arg-type]  # bytes, all of them
             if together:
                 self._write([together])
             return

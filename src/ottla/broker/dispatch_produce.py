@@ -195,15 +195,17 @@ class DirectProduce:
             return []
         if form.acks == 0:
             return [b""] * len(bases)
-        made = [
-            form.answer(correlation_id, base, time_ms, log.start_offset)
-            for correlation_id, base in zip(correlation_ids, bases, strict=False)
-        ]
-        if form.acks == -1 and partition.remotes:
-            ends = [*bases[1:], end_offset]
-            waits = zip(correlation_ids, ends, made, strict=False)
-            return [self._park(manager, partition, form, *wait) for wait in waits]
-        return [*made]
+        waits = form.acks == -1 and partition.remotes
+        answers: list[bytes | Parked] = []
+        for number, base in enumerate(bases):
+            correlation_id = correlation_ids[number]
+            answer = form.answer(correlation_id, base, time_ms, log.start_offset)
+            if waits:
+                end = bases[number + 1] if number + 1 < len(bases) else end_offset
+                answers.append(self._park(manager, partition, form, correlation_id, end, answer))
+            else:
+                answers.append(answer)
+        return answers
 
     def _park(
         self,

@@ -291,8 +291,12 @@ class Partition:
         ):
             return []
         base_offsets = append_plain(log, batches, self.leader_epoch)
-        now_ms = self._monotonic_ms() if self.remotes else 0.0
-        if base_offsets and not self.raise_high_watermark(now_ms):
+        if not base_offsets:
+            return base_offsets
+        if not self.remotes:
+            log.set_high_watermark(log.end_offset)
+            self.high_watermark_moved()
+        elif not self.raise_high_watermark(self._monotonic_ms()):
             self.wake_fetches()
         return base_offsets
 
