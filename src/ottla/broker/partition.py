@@ -330,7 +330,8 @@ class Partition:
         log = self.log
         if log is not None and len(self.produce_waits):
             self.produce_waits.reached(log.high_watermark, self.acks_error())
-        self.wake_fetches()
+        if self.fetch_waits or self.watchers:
+            self.wake_fetches()
 
     def acks_error(self) -> ErrorCode:
         """What a replicated acks=all append is answered: 20 where the ISR shrank too far."""

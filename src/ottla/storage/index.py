@@ -25,29 +25,30 @@ class IndexDamaged(Exception):
 class OffsetIndex:
     """(offset relative to the segment's base, file position), both increasing."""
 
-    __slots__ = ("_offsets", "_positions")
+    __slots__ = ("_positions", "offsets")
 
     def __init__(self) -> None:
-        self._offsets = array("i")
+        # Not to be changed from outside; there to be counted.
+        self.offsets = array("i")
         self._positions = array("i")
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self.offsets)
 
     def append(self, relative_offset: int, position: int) -> None:
-        if not self._offsets or relative_offset > self._offsets[-1]:
-            self._offsets.append(relative_offset)
+        if not self.offsets or relative_offset > self.offsets[-1]:
+            self.offsets.append(relative_offset)
             self._positions.append(position)
 
     def position_before(self, relative_offset: int) -> int:
         """Where to start looking for the offset: the last indexed batch that ends at or before."""
-        slot = bisect_right(self._offsets, relative_offset)
+        slot = bisect_right(self.offsets, relative_offset)
         return self._positions[slot - 1] if slot else 0
 
     def offset_from(self, position: int) -> int | None:
         """The offset of the first entry at the position or behind it."""
         slot = bisect_left(self._positions, position)
-        return self._offsets[slot] if slot < len(self._offsets) else None
+        return self.offsets[slot] if slot < len(self.offsets) else None
 
     def last_position(self) -> int:
         return self._positions[-1] if self._positions else 0
@@ -57,12 +58,12 @@ class OffsetIndex:
         keep = len(self._positions)
         while keep and self._positions[keep - 1] >= size:
             keep -= 1
-        del self._offsets[keep:]
+        del self.offsets[keep:]
         del self._positions[keep:]
 
     def encode(self) -> bytes:
-        entries = array("i", bytes(len(self._offsets) * OFFSET_ENTRY_BYTES))
-        entries[0::2] = self._offsets
+        entries = array("i", bytes(len(self.offsets) * OFFSET_ENTRY_BYTES))
+        entries[0::2] = self.offsets
         entries[1::2] = self._positions
         if _SWAP:
             entries.byteswap()
@@ -82,7 +83,7 @@ class OffsetIndex:
         used = len(offsets)
         while used and offsets[used - 1] == 0 and positions[used - 1] == 0:
             used -= 1
-        index._offsets, index._positions = offsets[:used], positions[:used]
+        index.offsets, index._positions = offsets[:used], positions[:used]
         if used and not (0 <= positions[used - 1] < max(log_bytes, 1)):
             raise IndexDamaged(f"last position {positions[used - 1]} is outside the log")
         return index
@@ -91,40 +92,40 @@ class OffsetIndex:
 class TimeIndex:
     """(timestamp, offset relative to the base): the largest timestamp up to that offset."""
 
-    __slots__ = ("_offsets", "_timestamps")
+    __slots__ = ("_offsets", "timestamps")
 
     def __init__(self) -> None:
-        self._timestamps = array("q")
+        self.timestamps = array("q")
         self._offsets = array("i")
 
     def __len__(self) -> int:
-        return len(self._timestamps)
+        return len(self.timestamps)
 
     def append(self, timestamp: int, relative_offset: int) -> None:
         """Kafka's TimeIndex.maybeAppend: only a larger timestamp makes an entry; -1 never does."""
-        if timestamp > (self._timestamps[-1] if self._timestamps else -1):
-            self._timestamps.append(timestamp)
+        if timestamp > (self.timestamps[-1] if self.timestamps else -1):
+            self.timestamps.append(timestamp)
             self._offsets.append(relative_offset)
 
     def offset_before(self, timestamp: int) -> int:
         """Relative offset from where to look for the first record at or after `timestamp`."""
-        slot = bisect_right(self._timestamps, timestamp)
+        slot = bisect_right(self.timestamps, timestamp)
         return self._offsets[slot - 1] if slot else 0
 
     def last(self) -> tuple[int, int] | None:
-        return (self._timestamps[-1], self._offsets[-1]) if self._timestamps else None
+        return (self.timestamps[-1], self._offsets[-1]) if self.timestamps else None
 
     def truncate_to_offset(self, relative_offset: int) -> None:
         """Forgets entries at or after the offset."""
         keep = len(self._offsets)
         while keep and self._offsets[keep - 1] >= relative_offset:
             keep -= 1
-        del self._timestamps[keep:]
+        del self.timestamps[keep:]
         del self._offsets[keep:]
 
     def encode(self) -> bytes:
         pack = _TIME_ENTRY.pack
-        pairs = zip(self._timestamps, self._offsets, strict=True)
+        pairs = zip(self.timestamps, self._offsets, strict=True)
         return b"".join([pack(timestamp, offset) for timestamp, offset in pairs])
 
     @classmethod
@@ -138,6 +139,6 @@ class TimeIndex:
                 if timestamp == 0 and offset == 0:
                     break
                 raise IndexDamaged(f"timestamp {timestamp} after {last[0]}")
-            index._timestamps.append(timestamp)
+            index.timestamps.append(timestamp)
             index._offsets.append(offset)
         return index

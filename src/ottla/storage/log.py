@@ -353,7 +353,8 @@ class Log:
         if offset == self.high_watermark:
             return False
         self.high_watermark = offset
-        self.producers.replicated_up_to(offset)
+        if self.producers.first_unstable_offset is not None:
+            self.producers.replicated_up_to(offset)
         return True
 
     @property

@@ -182,8 +182,8 @@ class Segment:
         if self._sealed or self._offset_index is None or self._time_index is None:
             return False
         return (
-            len(self._offset_index) >= index_bytes // OFFSET_ENTRY_BYTES
-            or len(self._time_index) >= index_bytes // TIME_ENTRY_BYTES - 1
+            len(self._offset_index.offsets) >= index_bytes // OFFSET_ENTRY_BYTES
+            or len(self._time_index.timestamps) >= index_bytes // TIME_ENTRY_BYTES - 1
         )
 
     @property
