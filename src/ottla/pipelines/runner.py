@@ -87,13 +87,18 @@ class PipelineRun:
         """Ends the jobs that nobody feeds first; the others read what those have written."""
         hurry = (signal or StopSignal()).hurry
         deadline_s = self._now_s() + self.pipeline.stop_timeout
-        for names in stop_order.levels(self.pipeline.jobs):
+        levels = stop_order.levels(self.pipeline.jobs)
+        for index, names in enumerate(levels):
+            # A query that is busy without a break is never between two batches: it must not take
+            # the time in which those that it feeds read what is left.
+            now_s = self._now_s()
+            share_s = now_s + max(deadline_s - now_s, 0) / (len(levels) - index)
             runs = [run for run in self.streams if run.job.name in names]
             for run in runs:
                 if self._feeders[run.job.name] and not self.has_failed:
-                    run.drain(deadline_s, hurry)
+                    run.drain(share_s, hurry)
             for run in runs:
-                run.stop(deadline_s, hurry)
+                run.stop(share_s, hurry)
 
     def finish(self) -> PipelineReport:
         """Runs the jobs that come after the streams, and reports."""

@@ -138,6 +138,18 @@ def test_a_stop_ends_those_who_feed_first_and_drains_the_others(jobs):
     assert seen[0] == ["running"] * 3 and seen[-1] == ["stopped"] * 3
 
 
+def test_one_that_is_never_between_batches_leaves_time_for_those_it_feeds(jobs):
+    text = PIPELINE.format(trigger="1 second").replace("5 seconds", "10 minutes")
+    pipelined = runner.PipelineRun(parse_pipeline(text, "p"), None)
+    pipelined.start()
+    given = {}
+    for stream in pipelined.streams:
+        stream.drain = lambda end_s, _: None
+        stream.stop = lambda end_s, _, name=stream.name: given.setdefault(name, end_s)
+    pipelined.stop()
+    assert given["first"] < given["second"] < given["third"]
+
+
 def test_a_limit_ends_a_run(jobs):
     assert run(jobs, limit_s=0.01).is_sound
     assert "stop first" in jobs.diary
