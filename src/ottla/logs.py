@@ -17,14 +17,25 @@ KEPT_FILES = 3
 STATE_CHANGE_LOGGER = "state.change.logger"
 
 
+class LineFormatter(logging.Formatter):
+    """Every line of a message is a whole line of the log, for people and programs that grep."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
+        line = super().formatMessage(record)
+        if "\n" not in record.message:
+            return line
+        head, _, tail = line.partition(record.message)
+        return "\n".join(f"{head}{part}{tail}" for part in record.message.split("\n"))
+
+
 def configure_logging(
     folder: Path | None, name: str, *, stderr_level: int = logging.WARNING
 ) -> None:
     """Sets up the root logger of one process; `folder` None means stderr alone."""
-    formatter = logging.Formatter(LINE, TIME)
+    formatter = LineFormatter(LINE, TIME)
     stderr = logging.StreamHandler(sys.stderr)
     stderr.setLevel(stderr_level)
-    stderr.setFormatter(logging.Formatter(f"{name}: {LINE}", TIME))
+    stderr.setFormatter(LineFormatter(f"{name}: {LINE}", TIME))
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     root.addHandler(stderr)
