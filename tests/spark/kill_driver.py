@@ -22,7 +22,7 @@ from ottla.spark.session import session, stop_session
 
 MAX_RESTARTS = 50
 POLL_S = 0.2
-DRAIN_TIMEOUT_S = 120
+DRAIN_TIMEOUT_S = 400
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from typing import NamedTuple, Self
 import kill_driver
 
 WAIT_S = 180.0
+# What came in while others were killed is read to its end first, in many small batches.
+DRAIN_WAIT_S = 900.0
 LOST_TASK = re.compile(r"Lost task .* in stage ")
 STARTED = re.compile(r"^driver: streams are running$", re.MULTILINE)
 DAEMON = "pyspark.daemon"
@@ -157,7 +159,7 @@ class Driver:
         self._remember()
         self._process.terminate()
         try:
-            code = self._process.wait(WAIT_S)
+            code = self._process.wait(DRAIN_WAIT_S)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the driver does not end:\n{self.tail()}") from None
         assert code == 0, f"the driver ended with {code}:\n{self.tail()}"

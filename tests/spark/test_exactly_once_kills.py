@@ -48,7 +48,7 @@ def test_the_verdict_sees_what_is_missing_and_what_is_twice() -> None:
     assert not Verdict.of([*numbers, RECORDS], RECORDS).is_exactly_once
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", [7, 8])
 def test_every_record_is_there_once_after_kills(seed: int, tmp_path: Path) -> None:
     done = judged_round(int(os.environ.get("OTTLA_SEED", seed)), tmp_path / "round")
