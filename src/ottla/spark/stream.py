@@ -71,7 +71,7 @@ class StreamPlanner:
         if self._target is None and not self._has_news(begun):
             return start
         now, positions = self._observe_since(begun)
-        latest = self._capped(now, positions)
+        latest = self._capped(begun, now, positions)
         waiting = o.waiting(positions, latest)
         if min_rows is not None and self._target is None and not self._is_due(waiting, min_rows):
             return start
@@ -92,14 +92,18 @@ class StreamPlanner:
         return now, positions
 
     def _capped(
-        self, now: Observation, positions: dict[TopicPartition, int]
+        self, begun: o.Offsets, now: Observation, positions: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         if self._target is None:
             return now.latest
-        # Partitions that came after the target was taken wait for the next run.
+        # Partitions that came after the target was taken wait for the next run, unnamed: a change
+        # of the offsets would be one more batch.
+        target = self._target.latest
+        known = {*target, *(p for p, _ in o.iter_partitions(begun))}
         return {
-            p: max(min(end, self._target.latest.get(p, positions[p])), positions[p])
+            p: max(min(end, target.get(p, positions[p])), positions[p])
             for p, end in now.latest.items()
+            if p in known
         }
 
     def _has_news(self, begun: o.Offsets) -> bool:
