@@ -21,10 +21,12 @@ $(OTTLA_CACHE)/uv/bin/uv:
 	$(PYTHON) -m venv $(OTTLA_CACHE)/uv
 	$(OTTLA_CACHE)/uv/bin/pip install --quiet --disable-pip-version-check uv
 
+# Compiled at once, as pip does it: brokers, tools and Spark's workers are processes that start often.
 $(STAMP): pyproject.toml requirements.lock | $(filter $(OTTLA_CACHE)/%,$(UV))
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-	$(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
 	$(UV) pip install --quiet --no-deps --python $(BIN)/python --editable .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 # After a change of pyproject.toml's dependencies.
