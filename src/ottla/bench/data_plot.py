@@ -8,7 +8,7 @@ from html import escape
 
 from ottla.bench.table import Row
 
-WIDTH, LABEL_WIDTH, ROW_HEIGHT, MARGIN = 1100, 470, 22, 40
+WIDTH, LABEL_WIDTH, ROW_HEIGHT, MARGIN = 1180, 550, 22, 40
 # The axis is logarithmic, from this many times worse to as many times better.
 DECADES = 1.5
 
