@@ -42,6 +42,7 @@ class LedgerProducer:
     def __init__(self, bootstrap_servers: str, load: Load, number: int) -> None:
         self.answers = array("q")  # by record: its offset, or one of the three signs above
         self.acknowledged = 0
+        self.heard_on: set[int] = set()  # partitions
         self.failures: Counter[str] = Counter()
         self.longest_silence_s = 0.0
         self._load = load
@@ -118,6 +119,7 @@ class LedgerProducer:
         offset = message.offset()
         self.answers[record] = SOMEWHERE if offset is None else offset
         self.acknowledged += 1
+        self.heard_on.add(record % self._load.partitions)
         now = time.monotonic()
         self.longest_silence_s = max(self.longest_silence_s, now - self._heard_at)
         self._heard_at = now
@@ -150,10 +152,17 @@ class Ledger:
         return max(producer.longest_silence_s for producer in self.producers)
 
     def await_more(self, timeout_s: float = 120.0) -> None:
-        """Waits until every producer has had a second's worth of further acknowledgements."""
+        """Waits until every producer has had a second's worth of further acknowledgements, and one
+        on each partition. A leader that does not know a producer takes any sequence number for its
+        first (Kafka's ProducerAppendInfo), and librdkafka takes the answer to a later batch for
+        the answer to those before it: so leaders move only after everybody was heard everywhere.
+        """
         wanted = [p.acknowledged + self.load.records_per_second for p in self.producers]
         deadline = time.monotonic() + timeout_s
-        while any(p.acknowledged < w for p, w in zip(self.producers, wanted, strict=True)):
+        while any(
+            p.acknowledged < w or len(p.heard_on) < self.load.partitions
+            for p, w in zip(self.producers, wanted, strict=True)
+        ):
             assert time.monotonic() < deadline, f"no acknowledgements, {self.failures}"
             assert all(p.is_running for p in self.producers), "a producer's thread broke off"
             time.sleep(0.02)
