@@ -4,8 +4,8 @@ Records go from a topic through a shuffle to another topic, and from there to a 
 Afterwards another client (confluent-kafka, read_committed) finds every record in the topic exactly
 once, and so does pyarrow in the archive. The order, the places and the victims come from the seed.
 
-That the judge can say no is shown by the campaign: the same rounds with
-`deliveryGuarantee=at_least_once` leave records twice.
+The campaign repeats some rounds with `deliveryGuarantee=at_least_once`, which promises less, and
+writes down what the judge found there.
 """
 
 from __future__ import annotations
