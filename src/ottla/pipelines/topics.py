@@ -92,7 +92,12 @@ async def _create(admin: Admin, specs: list[TopicSpec]) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _APPEAR_TIMEOUT_S
     while True:
-        there = await describe(admin, answers)
+        try:
+            there = await describe(admin, answers)
+        except KafkaError as error:
+            if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
+                raise
+            there = {}  # a broker that has just heard of it
         led = [all(p.leader >= 0 for p in topic.partitions) for topic in there.values()]
         if len(there) == len(answers) and all(led):
             return
