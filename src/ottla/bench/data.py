@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ottla.bench.data_cases import CASES, Case, Sample
 from ottla.bench.data_sides import PEER_JARS, DataSide, KraftData, OttlaData
-from ottla.bench.table import Row, exit_code, print_rows
+from ottla.bench.table import Row, chosen_names, exit_code, print_rows
 from ottla.errors import OttlaError
 from ottla.testing.java import missing_reason
 
@@ -45,10 +45,7 @@ def main(
 
 def chosen(only: Sequence[str]) -> list[Case]:
     """In the order of the table; raises OttlaError for a name that is none."""
-    wanted = {key for part in only for key in part.split(",")} or set(ALL)
-    unknown = wanted - set(ALL)
-    if unknown:
-        raise OttlaError(f"no such row: {', '.join(sorted(unknown))} (there are {', '.join(ALL)})")
+    wanted = chosen_names(only, ALL)
     return [case for case in CASES if case.key in wanted]
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.bench.table import Row, exit_code, print_rows
+from ottla.bench.table import Row, chosen_names, exit_code, print_rows
 from ottla.errors import OttlaError
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.spark import missing_reason, spark_session, stop_session
@@ -44,10 +44,7 @@ def main(output: str = "text", only: Sequence[str] = (), scale: float = 1.0) -> 
     reason = missing_reason()
     if reason is not None:
         raise OttlaError(reason)
-    wanted = {key for part in only for key in part.split(",")} or set(ALL)
-    unknown = wanted - set(ALL)
-    if unknown:
-        raise OttlaError(f"no such row: {', '.join(sorted(unknown))} (there are {', '.join(ALL)})")
+    wanted = chosen_names(only, ALL)
     rows = run([key for key in ALL if key in wanted], scale)
     title = "format(ottla) beside Spark's Kafka connector (tuned), local[2], Ottla with one broker"
     print_rows(rows, output, title if scale == 1 else f"{title}, at {scale:g} of the size")

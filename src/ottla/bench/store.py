@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import uvloop
 
-from ottla.bench.table import Row, exit_code, print_rows
+from ottla.bench.table import Row, chosen_names, exit_code, print_rows
 from ottla.errors import OttlaError
 from ottla.runtime import system_runtime
 from ottla.testing.java import ApacheZooKeeper, missing_reason
@@ -81,13 +81,7 @@ def main(output: str = "text", only: Sequence[str] = ()) -> int:
 
 def chosen(only: Sequence[str]) -> set[str]:
     """Names of rows; raises OttlaError for one that is none."""
-    there = (*SERVER_ROWS, CLIENT_ROW)
-    wanted = {key for part in only for key in part.split(",")} or set(there)
-    unknown = wanted - set(there)
-    if unknown:
-        names = ", ".join(there)
-        raise OttlaError(f"no such row: {', '.join(sorted(unknown))} (there are {names})")
-    return wanted
+    return chosen_names(only, (*SERVER_ROWS, CLIENT_ROW))
 
 
 def _server_rows(ours: Target, peer: Target | None, wanted: set[str]) -> list[Row]:

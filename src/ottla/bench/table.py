@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ottla.errors import OttlaError
+
 
 class Row(NamedTuple):
     """One piece of work, measured on our side and, in the same run, on the peer's."""
@@ -64,6 +66,16 @@ def print_rows(rows: Sequence[Row], output: str, title: str = "") -> None:
             {True: "yes", False: "[bold red]no[/]", None: "–"}[row.holds],
         )
     Console().print(table)
+
+
+def chosen_names(only: Sequence[str], there: Sequence[str]) -> set[str]:
+    """What `--only` names, or all; raises OttlaError for a name that is none."""
+    wanted = {key for part in only for key in part.split(",")} or set(there)
+    unknown = wanted - set(there)
+    if unknown:
+        names = ", ".join(there)
+        raise OttlaError(f"no such row: {', '.join(sorted(unknown))} (there are {names})")
+    return wanted
 
 
 def exit_code(rows: Sequence[Row]) -> int:

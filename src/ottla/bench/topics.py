@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from ottla.bench.table import Row, exit_code, print_rows
+from ottla.bench.table import Row, chosen_names, exit_code, print_rows
 from ottla.bench.topic_sides import (
     KraftSide,
     OttlaSide,
@@ -87,11 +87,7 @@ def main(output: str = "text", only: Sequence[str] = ()) -> int:
 
 def chosen(only: Sequence[str]) -> set[str]:
     """Raises OttlaError for a name that is none."""
-    wanted = {key for part in only for key in part.split(",")} or set(ALL)
-    unknown = wanted - set(ALL)
-    if unknown:
-        raise OttlaError(f"no such row: {', '.join(sorted(unknown))} (there are {', '.join(ALL)})")
-    return wanted
+    return chosen_names(only, ALL)
 
 
 def run(only: Sequence[str] = ()) -> list[Row]:

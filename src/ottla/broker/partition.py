@@ -230,7 +230,6 @@ class Partition:
             if is_new_leader:
                 remote.reset(0.0)
             remote.last_caught_up_ms = now_ms if replica in self.isr else 0.0
-            remote.session = None
             # `_adopt` made every session look at this partition again; until it does, a follower
             # that died must not count as caught up through the session it left behind.
             remote.session = None
