@@ -178,7 +178,9 @@ class DirectProduce:
         form, correlation_ids, batches = self._read(frames)
         partition = None if form is None else manager.hosted(form.tp)
         log = None if partition is None else partition.log
-        if form is None or partition is None or log is None or log.settings.flush_messages < _NEVER:
+        if form is None or partition is None or log is None or form.tp in manager.refusals:
+            return []
+        if log.settings.flush_messages < _NEVER:
             return []
         time_ms = _NO_TIME
         try:

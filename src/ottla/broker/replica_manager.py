@@ -13,6 +13,7 @@ from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.log_dir_moves import LogDirMoves
 from ottla.broker.partition import IsrSubmitter, Partition
 from ottla.broker.purgatory import FetchWait, ProduceWait, Readable, SingleProduceWait, Timeouts
+from ottla.broker.refusals import Refusals
 from ottla.broker.replica_reads import is_answer, read_again, read_all
 from ottla.broker.replica_selection import (
     NO_PREFERENCE,
@@ -76,6 +77,7 @@ class ReplicaManager:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._offline: set[TopicPartition] = set()
         self._timeouts = Timeouts()
+        self.refusals = Refusals(runtime.clock.monotonic_ms)
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), runtime.random
         )
@@ -317,6 +319,7 @@ class ReplicaManager:
                 partition = self.partition(tp)
                 results[tp], required_offset = self._append_one(partition, data, acks, origin)
             except KafkaError as error:
+                self.refusals.note(tp, data, error.code)
                 results[tp] = self._refused(tp, error)
                 continue
             log = partition.log
@@ -354,6 +357,10 @@ class ReplicaManager:
         self, partition: Partition, data: memoryview, acks: int, origin: Origin
     ) -> tuple[ProduceResult, int]:
         log = partition.leader_log()
+        if partition.tp in self.refusals:
+            earlier = self.refusals.of_an_earlier_batch(partition.tp, data, log.producers)
+            if earlier is not None:
+                raise KafkaError(earlier)
         try:
             info = partition.append_as_leader(
                 data, acks=acks, origin=origin, now_ms=self.runtime.clock.monotonic_ms()

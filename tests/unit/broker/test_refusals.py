@@ -1,0 +1,158 @@
+"""What is refused behind a refused batch, and when that ends."""
+
+from __future__ import annotations
+
+import pytest
+from replica_cluster import TP, Broker, MakeBrokers, brokers
+from test_dispatch_produce import produce_frame
+
+from ottla.broker.dispatch_produce import DirectProduce
+from ottla.broker.refusals import KEPT_MS, MOST_KEPT, Refusals
+from ottla.errors import ErrorCode
+from ottla.storage.producer_state import MAX_SEQUENCE, ProducerBatch, ProducerState
+from ottla.types import TopicPartition
+from ottla.wire import records
+
+__all__ = ["brokers"]
+NOT_YET = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def batch(sequence: int, *, producer_id: int = 7, epoch: int = 0) -> memoryview:
+    built = records.build_batch(
+        [records.Record(b"k", b"v", 1_700_000_000_000)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    return memoryview(bytearray(built))
+
+
+class Partition:
+    """One partition's refusals beside what its log knows of producer 7."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+        self.refusals = Refusals(lambda: self.now_ms)
+        self.producers = ProducerState()
+
+    def refuse(self, sequence: int, error: ErrorCode = NOT_YET) -> None:
+        self.refusals.note(TP, batch(sequence), error)
+
+    def answer(self, sequence: int, epoch: int = 0) -> ErrorCode | None:
+        return self.refusals.of_an_earlier_batch(TP, batch(sequence, epoch=epoch), self.producers)
+
+    def append(self, sequence: int) -> None:
+        self.producers.record(7, 0, ProducerBatch(sequence, sequence, 0, 0, 0), transactional=False)
+
+
+@pytest.fixture
+def partition() -> Partition:
+    return Partition()
+
+
+@pytest.mark.parametrize("error", [NOT_YET, ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_those_behind_get_the_same_answer_until_the_first_is_back(
+    partition: Partition, error: ErrorCode
+) -> None:
+    partition.refuse(4, error)
+    assert [partition.answer(5), partition.answer(9), partition.answer(5)] == [error] * 3
+    assert partition.answer(4) is None
+    assert partition.answer(5) is None
+    assert TP not in partition.refusals
+
+
+def test_the_first_of_several_refused_ones_counts(partition: Partition) -> None:
+    for sequence in (4, 5, 6):
+        partition.refuse(sequence)
+    assert partition.answer(5) is NOT_YET
+    partition.refuse(3)
+    assert partition.answer(4) is NOT_YET
+
+
+def test_what_another_leader_has_taken_meanwhile_is_not_waited_for(partition: Partition) -> None:
+    partition.refuse(4)
+    partition.append(3)
+    assert partition.answer(6) is NOT_YET
+    partition.append(4)
+    partition.append(5)
+    assert partition.answer(6) is None
+
+
+def test_a_batch_that_is_in_the_log_is_a_duplicate_as_ever(partition: Partition) -> None:
+    partition.refuse(4)
+    for sequence in (4, 5):
+        partition.append(sequence)
+    assert partition.answer(5) is None
+
+
+def test_a_new_epoch_gave_the_old_one_up(partition: Partition) -> None:
+    partition.refuse(4)
+    assert partition.answer(0, epoch=1) is None
+    assert partition.answer(5) is None
+
+
+def test_other_producers_and_partitions_are_not_concerned(partition: Partition) -> None:
+    partition.refuse(4)
+    elsewhere = TopicPartition("t", 1)
+    other = batch(5, producer_id=8)
+    assert partition.refusals.of_an_earlier_batch(TP, other, partition.producers) is None
+    assert elsewhere not in partition.refusals
+    assert partition.answer(5) is NOT_YET
+
+
+def test_sequences_wrap(partition: Partition) -> None:
+    partition.refuse(MAX_SEQUENCE)
+    assert partition.answer(0) is NOT_YET
+    assert partition.answer(MAX_SEQUENCE) is None
+
+
+@pytest.mark.parametrize(
+    ("sequence", "error"), [(-1, NOT_YET), (4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
+)
+def test_what_is_not_kept(partition: Partition, sequence: int, error: ErrorCode) -> None:
+    partition.refuse(sequence, error)
+    assert len(partition.refusals) == 0
+
+
+def test_a_batch_too_short_for_a_header_is_not_kept(partition: Partition) -> None:
+    partition.refusals.note(TP, batch(4)[:20], NOT_YET)
+    assert len(partition.refusals) == 0
+
+
+def test_nobody_is_waited_for_forever(partition: Partition) -> None:
+    partition.refuse(4)
+    partition.now_ms = KEPT_MS
+    assert partition.answer(5) is None
+    assert TP not in partition.refusals
+
+
+def test_what_is_too_old_goes_with_further_refusals(partition: Partition) -> None:
+    partition.refuse(4)
+    partition.now_ms = KEPT_MS
+    partition.refusals.note(TopicPartition("t", 1), batch(4), NOT_YET)
+    assert TP not in partition.refusals
+
+
+def test_what_is_remembered_is_bounded(partition: Partition) -> None:
+    for number in range(MOST_KEPT + 5):
+        partition.refusals.note(TopicPartition("t", number), batch(4), NOT_YET)
+        partition.refusals.note(TopicPartition("u", 0), batch(4, producer_id=number), NOT_YET)
+    assert len(partition.refusals) <= 2 * MOST_KEPT
+
+
+async def test_a_leader_takes_nothing_before_the_batch_it_refused(brokers: MakeBrokers) -> None:
+    broker = (await brokers(1))[0]
+    broker.order(1, 1, replicas=[0, 1])
+    assert await told(broker, 0) is NOT_YET
+    broker.order(0, 2, replicas=[0, 1], isr=[0])
+    assert DirectProduce().answers(broker.manager, [produce_frame(batch(1))]) == []
+    assert await told(broker, 1) is NOT_YET
+    assert await told(broker, 0) is ErrorCode.NONE
+    assert len(DirectProduce().answers(broker.manager, [produce_frame(batch(1))])) == 1
+    assert await told(broker, 5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert broker.log.end_offset == 2
+
+
+async def told(broker: Broker, sequence: int) -> ErrorCode:
+    results = await broker.manager.append({TP: batch(sequence)}, acks=1, timeout_ms=1000)
+    return results[TP].error
