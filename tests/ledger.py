@@ -8,12 +8,14 @@ as eight bytes per record, for runs of millions.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Self
 
 from confluent_kafka import KafkaException, Producer
@@ -24,6 +26,8 @@ UNANSWERED, FAILED, SOMEWHERE = -1, -2, -3
 BURST_S = 0.02
 FLUSH_TIMEOUT_S = 120.0
 READ_TIMEOUT_S = 300.0
+# Of what librdkafka says about its sequence numbers, the latest lines of each producer.
+KEPT_LINES = 500
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,20 @@ class Load:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
+class Recollection(logging.Handler):
+    """librdkafka's own account of retries, producer ids and epochs, for when a record is amiss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self.new_epochs = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage()
+        self.new_epochs += "bumped epoch to" in line
+        self.lines.append(f"{time.time():.3f} {line}")
+
+
 class LedgerProducer:
     def __init__(self, bootstrap_servers: str, load: Load, number: int) -> None:
         self.answers = array("q")  # by record: its offset, or one of the three signs above
@@ -48,6 +66,9 @@ class LedgerProducer:
         self._load = load
         self._number = number
         self._heard_at = time.monotonic()
+        self.recollection = Recollection()
+        logger = logging.Logger(f"ledger-{number}", logging.DEBUG)
+        logger.addHandler(self.recollection)
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -56,7 +77,8 @@ class LedgerProducer:
                 "acks": "all",
                 "linger.ms": 5,
                 # Lost connections are what the test is about: librdkafka need not print them.
-                "log_level": 2,
+                "debug": "eos",
+                "logger": logger,
                 # Back within the pause between two kills, also after several refused connections.
                 "reconnect.backoff.max.ms": 500,
                 **load.settings,
@@ -151,12 +173,18 @@ class Ledger:
     def longest_silence_s(self) -> float:
         return max(producer.longest_silence_s for producer in self.producers)
 
+    @property
+    def new_epochs(self) -> int:
+        """How often a producer gave up its epoch: unanswered records may then be written twice,
+        whatever the broker does."""
+        return sum(producer.recollection.new_epochs for producer in self.producers)
+
+    def recollections(self) -> str:
+        return "\n".join(line for p in self.producers for line in p.recollection.lines)
+
     def await_more(self, timeout_s: float = 120.0) -> None:
         """Waits until every producer has had a second's worth of further acknowledgements, and one
-        on each partition. A leader that does not know a producer takes any sequence number for its
-        first (Kafka's ProducerAppendInfo), and librdkafka takes the answer to a later batch for
-        the answer to those before it: so leaders move only after everybody was heard everywhere.
-        """
+        on each partition."""
         wanted = [p.acknowledged + self.load.records_per_second for p in self.producers]
         deadline = time.monotonic() + timeout_s
         while any(
@@ -183,6 +211,7 @@ class Audit:
     missing: int = 0
     failed_but_there: int = 0
     wrong: list[str] = field(default_factory=list)
+    promised: list[str] = field(default_factory=list)  # of the first missing ones
 
     def complaint(self, text: str) -> None:
         if len(self.wrong) < 20:
@@ -192,7 +221,9 @@ class Audit:
         """Why the log breaks a promise, or None."""
         if self.wrong:
             return "; ".join(self.wrong[:5])
-        return f"{self.missing} acknowledged records are missing" if self.missing else None
+        if not self.missing:
+            return None
+        return f"{self.missing} acknowledged records are missing: {'; '.join(self.promised)}"
 
 
 Found = tuple[int, int, bytes]  # partition, offset, value
@@ -203,7 +234,7 @@ def audit(ledger: Ledger, found: Iterable[Found]) -> Audit:
     result = Audit(acknowledged=ledger.acknowledged)
     last: dict[tuple[int, int], int] = {}
     next_offset = [0] * ledger.load.partitions
-    confirmed = 0
+    confirmed = [bytearray(len(producer.answers)) for producer in ledger.producers]
     for partition, offset, value in found:
         result.read += 1
         where = f"{partition}@{offset}"
@@ -219,11 +250,21 @@ def audit(ledger: Ledger, found: Iterable[Found]) -> Audit:
         if answer == FAILED:
             result.failed_but_there += 1
         elif answer in (offset, SOMEWHERE):
-            confirmed += 1
+            confirmed[who][record] = 1
         else:
             result.complaint(f"{where} holds {who}:{record}, which was promised at {answer}")
-    result.missing = result.acknowledged - confirmed
+    result.missing = result.acknowledged - sum(map(sum, confirmed))
+    if result.missing:
+        result.promised = list(islice(_unconfirmed(ledger, confirmed), 20))
     return result
+
+
+def _unconfirmed(ledger: Ledger, confirmed: list[bytearray]) -> Iterator[str]:
+    for who, producer in enumerate(ledger.producers):
+        for record, answer in enumerate(producer.answers):
+            if answer not in (UNANSWERED, FAILED) and not confirmed[who][record]:
+                where = "somewhere" if answer == SOMEWHERE else f"at {answer}"
+                yield f"{who}:{record} was promised in {record % ledger.load.partitions} {where}"
 
 
 def read_back(bootstrap_servers: str, topic: str, partitions: int) -> Iterator[Found]:

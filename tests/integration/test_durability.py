@@ -59,6 +59,7 @@ class Run:
     result: Audit = field(default_factory=Audit)
     failures: Counter[str] = field(default_factory=Counter)
     longest_silence_s: float = 0.0
+    new_epochs: int = 0
 
     def rows(self) -> dict[str, object]:
         return {
@@ -71,6 +72,7 @@ class Run:
             "acknowledged but missing": self.result.missing,
             "twice, out of order or elsewhere": len(self.result.wrong),
             "refused to the producer": sum(self.failures.values()),
+            "epochs that producers began anew": self.new_epochs,
             "longest wait for an acknowledgement, s": round(self.longest_silence_s, 1),
         }
 
@@ -146,11 +148,13 @@ def durability_run(duration_s: float, seed: int, folder: Path) -> Run:
             unanswered = ledger.finish()
             run.failures = ledger.failures
             run.longest_silence_s = ledger.longest_silence_s
+            run.new_epochs = ledger.new_epochs
             await_in_sync(store, TOPIC, PARTITIONS, BROKERS)
         run.result = audit(ledger, read_back(cluster.bootstrap_servers, TOPIC, PARTITIONS))
         claims = {key: who for key, who in leaders_by_epoch(cluster).items() if TOPIC in key[0]}
         run.leader_epochs = len(claims)
         print(table(("durability", ""), run.rows().items()), flush=True)
+        print(ledger.recollections() if run.result.verdict() else "", flush=True)
         assert unanswered == 0, f"{unanswered} records have no answer"
         assert run.result.verdict() is None, run.result.verdict()
         assert led_twice(claims) == {}
