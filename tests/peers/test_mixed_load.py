@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.peers, pytest.mark.timeout(290)]
 TOPIC = "shared"
 ALL = (*OTTLA_IDS, KAFKA_ID)
 SPREAD = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1], 3: [0, 2, 1], 4: [1, 0, 2], 5: [2, 1, 0]}
-# One batch at a time: behind a batch that it refused, Kafka takes the next or calls it out of order,
-# and librdkafka then loses or repeats records (broker/refusals.py has what Ottla does).
+# One batch at a time: behind a batch that it refused, Kafka takes the next one or calls it out of
+# order, and librdkafka then loses or repeats records (broker/refusals.py has what Ottla does).
 LOAD = Load(
     TOPIC,
     len(SPREAD),
