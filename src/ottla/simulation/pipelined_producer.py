@@ -31,15 +31,12 @@ _REQUEST_TIMEOUT_MS = 5_000.0
 _GIVE_UP_S = 15.0
 _PAUSE_S = 0.1
 _MAX_VERSION = 12
+_IN_THE_LOG = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 
 class _Batch(NamedTuple):
     values: list[bytes]
     data: bytes
-
-
-class _StartOver(Exception):
-    """Nobody knows any more what became of the batches under way."""
 
 
 class PipelinedProducer:
@@ -60,8 +57,6 @@ class PipelinedProducer:
             tp = self._random.choice(self._data.partitions)
             try:
                 await self._live(tp, f"{self._name}.{self._lives}".encode())
-            except _StartOver:
-                self._data.note(self._name, "starts over")
             except KafkaError as error:
                 self._data.note(self._name, error.code.name)
                 if error.code not in EXPECTED:
@@ -113,28 +108,19 @@ class PipelinedProducer:
             return error
         except OSError as error:
             return KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))
-        failure: KafkaError | None = None
-        for batch, code in zip(batches, answers, strict=True):
-            if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                self._unacknowledged.remove(batch)
-                self._data.ledger.acknowledged(tp, batch.values)
-            elif failure is None:
-                failure = response_error(code)
-                if batch is self._unacknowledged[0] and failure.code not in EXPECTED:
-                    self._meet(failure)
         self._data.note(self._name, f"{tp}: {[int(code) for code in answers]}")
+        there = [code in _IN_THE_LOG for code in answers]
+        # An answer counts for those before it as well, as for librdkafka.
+        acknowledged = len(there) - there[::-1].index(True) if any(there) else 0
+        for batch in batches[:acknowledged]:
+            self._unacknowledged.remove(batch)
+            self._data.ledger.acknowledged(tp, batch.values)
+        if acknowledged == len(answers):
+            return None
+        failure = response_error(answers[acknowledged])
+        if failure.code not in EXPECTED:
+            raise failure
         return failure
-
-    def _meet(self, failure: KafkaError) -> None:
-        """The first batch that is not acknowledged is refused.
-
-        A snapshot of producers holds the last batch of each, as in Kafka: after a restart the ones
-        before it are out of order, not duplicates. A producer then starts over under a new id.
-        """
-        forgotten = failure.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        if forgotten and len(self._unacknowledged) > 1:
-            raise _StartOver
-        raise failure
 
     async def _send(self, channel: Channel, tp: TopicPartition, data: bytes) -> int:
         request_class = m.ProduceRequest

@@ -50,6 +50,11 @@ class OffsetIndex:
         slot = bisect_left(self._positions, position)
         return self.offsets[slot] if slot < len(self.offsets) else None
 
+    def position_at_or_before(self, position: int) -> int:
+        """The last indexed batch that does not start behind a place in the file."""
+        slot = bisect_right(self._positions, position)
+        return self._positions[slot - 1] if slot else 0
+
     def last_position(self) -> int:
         return self._positions[-1] if self._positions else 0
 

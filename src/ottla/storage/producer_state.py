@@ -231,6 +231,20 @@ class ProducerState:
             producer.batches.clear()
         return producer
 
+    def recall(self, producer_id: int, epoch: int, batch: ProducerBatch) -> None:
+        """A batch before the oldest known one of its epoch: a snapshot has the last one alone, and
+        a client may send any of its last five again."""
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch != epoch or not producer.batches:
+            return
+        oldest = producer.batches[0]
+        if (
+            len(producer.batches) < KEPT_BATCHES
+            and batch.last_offset < oldest.base_offset
+            and add_to_sequence(batch.last_sequence, 1) == oldest.first_sequence
+        ):
+            producer.batches.appendleft(batch)
+
     def expire(self, now_ms: int, idle_ms: int) -> None:
         """Forgets producers that were silent for `idle_ms` and have no open transaction.
 

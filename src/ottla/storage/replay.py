@@ -33,13 +33,17 @@ def replay_batch(
     producers.record(
         header.producer_id,
         header.producer_epoch,
-        ProducerBatch(
-            header.base_sequence,
-            header.last_sequence,
-            header.base_offset,
-            header.last_offset,
-            header.max_timestamp,
-        ),
+        remembered(header),
         transactional=header.is_transactional,
     )
     return None
+
+
+def remembered(header: BatchHeader) -> ProducerBatch:
+    return ProducerBatch(
+        header.base_sequence,
+        header.last_sequence,
+        header.base_offset,
+        header.last_offset,
+        header.max_timestamp,
+    )

@@ -333,6 +333,11 @@ class Segment:
             self._disk.remove(path)
         self._aborted = list(entries)
 
+    def batch_start(self, position: int) -> int:
+        """Where a batch starts at or somewhat before a place in the file."""
+        offset_index, _ = self._indexes()
+        return offset_index.position_at_or_before(position)
+
     def offset_after(self, position: int) -> int | None:
         """An offset that no batch before the position reaches; None where the index ends before
         (OffsetIndex.fetchUpperBoundOffset)."""

@@ -10,12 +10,16 @@ from ottla.runtime import Disk
 from ottla.storage import batch_scan
 from ottla.storage import segment as segments
 from ottla.storage.producer_state import ProducerState, SnapshotDamaged
-from ottla.storage.replay import replay_batch
+from ottla.storage.replay import remembered, replay_batch
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from ottla.storage.log import Log
+    from ottla.wire import records
+
+# What is read of the log before a snapshot.
+_RECALLED_BYTES = batch_scan.SCAN_WINDOW_BYTES
 
 
 def snapshot_offsets(disk: Disk, folder: Path) -> list[int]:
@@ -58,6 +62,7 @@ def state_at(
 ) -> ProducerState:
     """The producers' state at a segment's base or at the log's end."""
     state = newest_snapshot(disk, folder, start_offset, end_offset)
+    _recall_batches(disk, parts, state)
     for number, segment in enumerate(parts):
         following = parts[number + 1].base_offset if number + 1 < len(parts) else end_offset
         is_behind = following <= state.map_end_offset
@@ -65,6 +70,47 @@ def state_at(
             replay_segment(disk, segment, state)
     state.map_end_offset = end_offset
     return state
+
+
+def _recall_batches(disk: Disk, parts: Sequence[Segment], state: ProducerState) -> None:
+    """Adds the batches before the last one of each producer to what a snapshot holds, as far as
+    they are near its place in the log.
+
+    Kafka goes without: there a batch that is sent again after such a restart, and is not the last
+    one, is out of order. It has one unanswered batch of a connection in its log, we have several.
+    """
+    if not len(state):
+        return
+    offset, budget = state.map_end_offset, _RECALLED_BYTES
+    for segment in reversed(parts):
+        if segment.base_offset >= offset or not segment.size:
+            continue
+        if budget <= 0:
+            break
+        try:
+            located = segment.locate(offset)
+            end = segment.size if located is None else located[0]
+            start = segment.batch_start(max(0, end - budget))
+            found = _headers_with_sequences(disk, segment, start, end)
+        except batch_scan.LogDamaged:
+            break  # recovery meets it
+        for header in reversed(found):
+            state.recall(header.producer_id, header.producer_epoch, remembered(header))
+        budget -= end - start
+
+
+def _headers_with_sequences(
+    disk: Disk, segment: Segment, start: int, end: int
+) -> list[records.BatchHeader]:
+    file = disk.open(segment.path(segments.LOG_SUFFIX))
+    try:
+        return [
+            header
+            for _, header in batch_scan.headers(file, start, end)
+            if header.producer_id >= 0 and header.base_sequence >= 0 and not header.is_control
+        ]
+    finally:
+        file.close()
 
 
 def replay_segment(disk: Disk, segment: Segment, state: ProducerState) -> list[AbortedTransaction]:

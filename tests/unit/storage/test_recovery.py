@@ -153,6 +153,34 @@ def test_a_clean_log_is_loaded_without_reading_old_segments(tmp_path: Path) -> N
     assert producer is not None and producer.last_sequence == 59
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(
+    tmp_path: Path, clean: bool
+) -> None:
+    log = filled(tmp_path)
+    log.active.write_indexes()
+    log.write_epochs()
+    log.write_snapshot()
+    again = reopen(log, clean=clean, recovery_point=60)
+    for sequence in (50, 52, 54, 56, 58):
+        info = again.append_as_leader(batch(2, producer=(7, 0, sequence)), 2)
+        assert (info.duplicate, info.first_offset) == (True, sequence)
+    with pytest.raises(KafkaError) as refused:
+        again.append_as_leader(batch(2, producer=(7, 0, 48)), 2)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_batches_of_another_epoch_are_not_recalled(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    for epoch, sequence in ((0, 0), (1, 0), (1, 1)):
+        log.append_as_leader(batch(producer=(7, epoch, sequence)), 0)
+    log.active.write_indexes()
+    log.write_snapshot()
+    producer = reopen(log, clean=True).producers.get(7)
+    assert producer is not None
+    assert [(b.first_sequence, b.base_offset) for b in producer.batches] == [(0, 1), (1, 2)]
+
+
 def test_a_damaged_snapshot_gives_way_to_the_log(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.write_snapshot()
