@@ -76,12 +76,31 @@ def trigger(ctx: ControllerContext, moves: Moves) -> Steps[Outcomes]:
         elif not move.target:
             # An old tool's node may say so; Kafka would delete every replica of the partition.
             outcomes[tp] = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+        elif not _somebody_can_lead(ctx, tp, move):
+            outcomes[tp] = KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {tp.topic}:{tp.partition} because it"
+                " would require an unclean leader election.",
+            )
         else:
             accepted[tp] = move
     unfit = yield from advance(ctx, accepted)
     for tp in accepted:
         outcomes[tp] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) if tp in unfit else None
     return outcomes
+
+
+def _somebody_can_lead(ctx: ControllerContext, tp: TopicPartition, move: ReplicaAssignment) -> bool:
+    """Whether a replica with all records stays where a move takes replicas of an earlier one out.
+    Kafka 2.8.2 does not ask and may delete the only one; KRaft refuses as we do."""
+    state = ctx.leadership.get(tp)
+    if state is None or set(ctx.assignment(tp).replicas) <= set(move.replicas):
+        return True
+    is_led = ctx.is_online(state.leader, tp)
+    return any(
+        replica in move.replicas and (ctx.is_online(replica, tp) or not is_led)
+        for replica in state.isr
+    )
 
 
 def advance(ctx: ControllerContext, moves: Moves) -> Steps[set[TopicPartition]]:
@@ -135,8 +154,23 @@ def _update(ctx: ControllerContext, moves: Moves) -> Steps[set[TopicPartition]]:
             for replica in current.replicas
             if replica not in move.replicas
         ]
+    yield from _lead_from_within(ctx, [tp for tp in moves if tp not in unfit])
     yield from _stop_for_good(ctx, unneeded, next_epoch=True)
     return unfit
+
+
+def _lead_from_within(ctx: ControllerContext, moving: list[TopicPartition]) -> Steps[None]:
+    """A new replica of an earlier move may lead by now and have no place in this one. Kafka 2.8.2
+    stops it, and nobody leads until a controller starts anew: its partition counts as online."""
+    led_from_outside = [
+        tp
+        for tp in moving
+        if not ctx.is_queued_for_deletion(tp.topic)
+        and tp in ctx.leadership
+        and ctx.leadership[tp].leader not in ctx.assignment(tp).replicas
+    ]
+    if led_from_outside:
+        yield from partition_machine.to_online(ctx, led_from_outside, Strategy.OFFLINE)
 
 
 def _complete_ones(moves: Moves) -> Steps[dict[TopicPartition, ReplicaAssignment]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -174,6 +175,75 @@ async def test_the_newest_wish_counts(cluster: ControlledCluster) -> None:
     await eventually(lambda: cluster.brokers[0].of_type(m.StopReplicaRequest))
     await cluster.settle()
     assert await stored(cluster) == ({"0": [3, 1]}, {}, {})
+
+
+async def led_by_a_new_replica(cluster: ControlledCluster) -> Controller:
+    """t-0 moves from (0, 1) to (2, 3); 2 is there and leads, 3 is not in sync."""
+    await cluster.start_broker(3)
+    controller = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (0, 1)})
+    await move(controller, (2, 3))
+    await cluster.settle()
+    await alter_isr(cluster, [0, 1, 2])
+    assert await controller.elect_leaders([T0], unclean=False) == {T0: 2}
+    await cluster.settle()
+    return controller
+
+
+@pytest.mark.parametrize("target", [(3, 1), None], ids=["another move", "taken back"])
+async def test_a_leader_without_a_place_hands_over_first(
+    cluster: ControlledCluster, target: Any
+) -> None:
+    controller = await led_by_a_new_replica(cluster)
+    cluster.clear()
+    assert await move(controller, target) is None
+    await cluster.settle()
+    state = await cluster.state("t")
+    assert state is not None and (state.leader, state.isr) == (0 if target is None else 1, (0, 1))
+    assert stops(cluster, 2)[-1][1], "broker 2 is told to delete its log"
+    leaders = {
+        s.leader
+        for request in cluster.brokers[1].of_type(m.LeaderAndIsrRequest)
+        for topic in request.topic_states
+        for s in topic.partition_states
+    }
+    assert -1 not in leaders, "nobody is told that nobody leads"
+    if target is not None:
+        await alter_isr(cluster, [0, 1, 3])
+        await eventually(lambda: cluster.brokers[0].of_type(m.StopReplicaRequest))
+        await cluster.settle()
+        assert await stored(cluster) == ({"0": [3, 1]}, {}, {})
+
+
+@pytest.mark.parametrize("target", [(3, 1), None], ids=["another move", "taken back"])
+async def test_the_only_replica_with_all_records_is_kept(
+    cluster: ControlledCluster, target: Any
+) -> None:
+    controller = await led_by_a_new_replica(cluster)
+    await alter_isr(cluster, [2])
+    before = await stored(cluster)
+    wrong = await move(controller, target)
+    assert wrong.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert str(wrong).endswith("because it would require an unclean leader election.")
+    assert await stored(cluster) == before
+    state = await cluster.state("t")
+    assert state is not None and (state.leader, state.isr) == (2, (2,))
+
+
+async def test_the_next_controller_takes_the_office_from_a_leader_without_a_place(
+    cluster: ControlledCluster,
+) -> None:
+    """The one before died between the new assignment and the election."""
+    await led_by_a_new_replica(cluster)
+    node = await cluster.json("/brokers/topics/t")
+    node |= {"partitions": {"0": [3, 1, 0]}, "adding_replicas": {"0": [3]}}
+    node |= {"removing_replicas": {"0": [0]}}
+    await cluster.admin.set("/brokers/topics/t", json.dumps(node).encode())
+    await cluster.admin.delete("/controller")
+    await cluster.start_controller(1)
+    await cluster.settle()
+    state = await cluster.state("t")
+    assert state is not None and state.leader == 1
 
 
 @pytest.mark.parametrize(
