@@ -97,6 +97,13 @@ class SessionEntry:
         self.tp = TopicPartition(topic, self.tp.partition)
         self.is_known = True
 
+    def asked_again(self, want: FetchPartition) -> None:
+        """A follower that learnt of another epoch meanwhile has dropped the last answer, and with
+        it perhaps the newest high watermark: the next one is news whatever it says."""
+        if want.current_leader_epoch != self.want.current_leader_epoch:
+            self.high_watermark, self.last = -1, None
+        self.want = want
+
     def is_news(self, result: FetchResult) -> bool:
         """Whether an incremental answer has to hold this partition; remembers what it says."""
         if result is self.last and result.error is ErrorCode.NONE and not result.records:
@@ -158,7 +165,7 @@ class FetchSession:
                 known = entries[entry.identity] = entry
                 entry.session = self
             else:
-                known.want = entry.want
+                known.asked_again(entry.want)
             # To the end: partitions with data are named again in every request, and others shall
             # get their turn when the response size is short.
             self.dirty.pop(known, None)

@@ -131,6 +131,19 @@ def test_after_a_divergence_the_high_watermark_is_told_again() -> None:
     assert not entry.is_news(at_end._replace(last_stable_offset=4))
 
 
+def test_under_another_epoch_the_high_watermark_is_told_again() -> None:
+    session = FetchSession(7, uses_ids=False, privileged=True, now_ms=0.0)
+
+    def asked(epoch: int) -> bool:
+        """Whether an answer that says nothing else holds the partition."""
+        want = FetchPartition(24, 1000, current_leader_epoch=epoch)
+        session.update([SessionEntry(bytes(16), "t", 0, want)])
+        return bool(session.news([(next(iter(session.dirty)), answer)], full=False))
+
+    answer = FetchResult(ErrorCode.NONE, high_watermark=24, log_start_offset=0)
+    assert [asked(12), asked(12), asked(13), asked(13)] == [True, False, True, False]
+
+
 async def test_wrong_ids_and_epochs(broker: Broker) -> None:
     first = await ask(broker, {0: 0})
     session = first.session_id
