@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.errors import OttlaError
+from ottla.scheduling import let_others_finish
 
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 60.0
@@ -204,6 +205,8 @@ def _broker_main(options: UpOptions, broker_id: int, pipes: _Pipes) -> None:
     from ottla.runtime import system_runtime
 
     config = BrokerConfig.from_file(config_path(options.data, broker_id))
+    if config.boolean("ottla.scheduling.batch.enable"):
+        let_others_finish()
 
     async def main() -> None:
         node = Node(config, system_runtime())
@@ -230,6 +233,8 @@ def _run_alone(options: UpOptions) -> int:
         )
         await store.start()
         config = BrokerConfig.from_file(config_path(options.data, 0))
+        if config.boolean("ottla.scheduling.batch.enable"):
+            let_others_finish()
         # A --set may name another store, or a chroot in this one.
         is_own = config.zookeeper_connect == options.zookeeper_connect
         node = Node(config, runtime, EmbeddedStore(store.engine) if is_own else None)

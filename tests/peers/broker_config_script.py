@@ -21,7 +21,9 @@ PLACES = {
     "advertised.listeners", "listeners", "log.dirs", "offsets.topic.num.partitions",
     "transaction.state.log.num.partitions", "zookeeper.connect",
 }  # fmt: skip
-OWN_NAMES = {"ottla.lifecycle.topic.enable", "ottla.metrics.port"}
+OWN_NAMES = {
+    "ottla.lifecycle.topic.enable", "ottla.metrics.port", "ottla.scheduling.batch.enable",
+}  # fmt: skip
 # Kafka hides these (KRaft's), but forgets to after the first change.
 KRAFT_NAMES = {
     "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "controller.listener.names",

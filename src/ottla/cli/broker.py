@@ -34,8 +34,11 @@ def command(path: Path, overrides: dict[str, str]) -> None:
     from ottla.logs import configure_logging
     from ottla.node import Node, run_broker
     from ottla.runtime import system_runtime
+    from ottla.scheduling import let_others_finish
 
     collect_rarely()
+    if config.boolean("ottla.scheduling.batch.enable"):
+        let_others_finish()
     configure_logging(None, f"broker-{config.broker_id}", stderr_level=logging.INFO)
 
     def ready(node: Node) -> None:
