@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import json
 
+import pyspark
 import pytest
 from confluent_kafka import Producer
 from pyspark.errors import PySparkException
+from pyspark.sql.functions import udf
 from topics import WAIT_S, Topics
+
+from ottla.spark.session import ARROW_OPTIONS
 
 pytestmark = pytest.mark.spark
 
@@ -237,3 +241,19 @@ def test_a_stream_sees_partitions_that_come_later(spark, topics, tmp_path):
 def test_what_is_wrong_is_said(spark, ottla_topics, options, words):
     with pytest.raises(PySparkException, match=words):
         reader(spark, "ottla", ottla_topics.servers, **options).count()
+
+
+def test_workers_import_the_installed_pyspark_and_not_an_archive(spark):
+    @udf
+    def pyspark_of_the_worker() -> str:
+        import pyspark
+
+        return pyspark.__file__
+
+    (found,) = spark.range(1).select(pyspark_of_the_worker()).first()
+    assert found == pyspark.__file__
+
+
+def test_arrow_does_not_check_each_field_that_is_read(spark):
+    name, _, value = ARROW_OPTIONS.removeprefix("-D").partition("=")
+    assert spark.sparkContext._jvm.System.getProperty(name) == value

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.spark.errors import SourceError
-from ottla.spark.java import cache_folder
+from ottla.spark.launchers import cache_folder
 
 FOLDER_VARIABLE = "OTTLA_SPARK_JARS"
 _GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"

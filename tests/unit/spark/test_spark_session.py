@@ -1,6 +1,7 @@
 """The session's settings and the lag in a progress report; nothing here starts Spark."""
 
 import json
+import os
 import sys
 import zipfile
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from ottla.spark.session import SparkMissing, missing_reason
 
 # In its package the function of that name hides the module.
 MODULE = sys.modules["ottla.spark.session"]
+WORKER_PYTHON = "/cache/python"
 
 
 class Builder:
@@ -38,20 +40,19 @@ def no_jvm(monkeypatch):
     module = SimpleNamespace(SparkSession=SimpleNamespace(builder=Builder()))
     monkeypatch.setitem(sys.modules, "pyspark.sql", module)
     monkeypatch.setattr(MODULE, "missing_reason", lambda: None)
+    monkeypatch.setattr(MODULE, "worker_python", lambda: WORKER_PYTHON)
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JAVA_HOME", "/any")
 
 
 def test_local_mode_stays_on_this_machine(no_jvm):
-    import os
-
     settings = start_session("app", conf={"spark.ui.enabled": "true"})
     assert settings["name"] == "app"
     assert settings["spark.master"] == "local[*]"
     assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
     assert settings["spark.ui.enabled"] == "true", "what the caller says wins"
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["PYSPARK_PYTHON"] == WORKER_PYTHON
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert "spark.jars" not in settings, "no jars are needed, so none are looked for"
     assert "spark.files" not in settings, "the workers have the package"
@@ -67,6 +68,15 @@ def test_another_master_finds_the_driver_by_itself(no_jvm):
     settings = start_session(conf={"spark.master": "spark://host:7077"})
     assert settings["spark.master"] == "spark://host:7077"
     assert "spark.driver.host" not in settings
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable, "executors have no cache of ours"
+
+
+def test_options_of_the_jvm_leave_the_user_s_alone(no_jvm):
+    for process in ("driver", "executor"):
+        default = f"spark.{process}.defaultJavaOptions"
+        assert "arrow.enable_unsafe_memory_access=true" in start_session()[default]
+        assert start_session(conf={default: "-Xss4m"})[default] == "-Xss4m"
+        assert f"spark.{process}.extraJavaOptions" not in start_session()
 
 
 def test_executors_of_a_cluster_are_sent_the_package(no_jvm):
