@@ -2,7 +2,8 @@
 
 A write changes the tree at once and its answer waits for the journal. Everything said to anyone
 after that write (answers to reads, watch events) waits with it, in order: nobody ever sees a
-state that a power cut could take back. Many waiting writes share one fsync.
+state that a power cut could take back. Many waiting writes share one fsync, and what it lets out
+leaves each connection in one piece.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ottla.metadata.store import Acl, EventType, Op, StoreError
 from ottla.runtime import Runtime, Worker
 from ottla.zk import records, transactions
 from ottla.zk.acl import Identity
+from ottla.zk.gathering import WAIT_S, Gathering
 from ottla.zk.journal import SNAPSHOT_AFTER_BYTES, Journal
 from ottla.zk.sessions import Session, SessionLimits, Sessions, first_session_id
 from ottla.zk.transactions import Multi, MultiResult
@@ -45,6 +47,8 @@ SECRET_BYTES = 32
 LOCAL_TIMEOUT_MS = 0
 # Nodes encoded for a snapshot between two turns of the event loop.
 SNAPSHOT_SLICE = 500
+# Of the event loop: a connection that reads again is polled, serves what came, and is settled.
+TURNS_TO_READ = 3
 # ContainerManager's interval: an empty container goes at the next look.
 CONTAINER_CHECK_MS = 60_000
 
@@ -56,15 +60,23 @@ class StoreFailed(OttlaError):
 class Outlet(ABC):
     """Someone who is told things in order: a connection, or a session in this process."""
 
-    __slots__ = ("dirty", "pending")
+    __slots__ = ("dirty", "held_zxid", "pending")
 
     def __init__(self) -> None:
         self.pending: list[Any] = []
         self.dirty = False
+        # The write that the last of what is held for it waits for.
+        self.held_zxid = 0
 
     @abstractmethod
     def deliver(self, items: list[Any]) -> None:
         """Called when everything that `items` depend on is on disk."""
+
+    def pause(self) -> None:  # noqa: B027 - whoever has nothing to pause need not
+        """Until `resume` nothing more that it sends is needed: it may collect."""
+
+    def resume(self) -> None:  # noqa: B027
+        """What it has sent meanwhile is needed now."""
 
     @abstractmethod
     def notify(self, kind: EventType, path: str) -> None:
@@ -98,6 +110,9 @@ class Engine:
         self._durable_zxid = 0
         self._dirty: list[Outlet] = []
         self._held: deque[tuple[int, Outlet, list[Any]]] = deque()
+        self._gathering = Gathering()
+        self._sent_on = 0
+        self._senders: dict[Outlet, None] = {}
         self._settling = False
         self._flush: asyncio.Task[None] | None = None
         self._snapshot: asyncio.Task[None] | None = None
@@ -290,6 +305,10 @@ class Engine:
                 outlet.deliver(items)
             else:
                 self._held.append((zxid, outlet, items))
+                if outlet.held_zxid > self._durable_zxid:
+                    self._sent_on += len(items)
+                    self._senders[outlet] = None
+                outlet.held_zxid = zxid
 
     async def _flush_journal(self) -> None:
         journal = self._journal
@@ -297,6 +316,10 @@ class Engine:
             raise InvariantViolated("a store in memory has no journal to flush")
         try:
             while journal.has_pending:
+                if self._gathering.is_due(self._sent_on):
+                    await self._gather()
+                self._sent_on = 0
+                self._senders.clear()
                 zxid, batch = self.tree.last_zxid, journal.take()
                 await self.runtime.blocking(partial(journal.write, batch), self._writer)
                 self._durable_zxid = zxid
@@ -312,10 +335,29 @@ class Engine:
         finally:
             self._flush = None
 
+    async def _gather(self) -> None:
+        """Lets those who send on do so for a while, unread: a read for each request would cost
+        the server more than the request, and its client, who has to wake it, nearly as much."""
+        before, senders = self._sent_on, list(self._senders)
+        for outlet in senders:
+            outlet.pause()
+        await asyncio.sleep(WAIT_S)
+        for outlet in senders:
+            outlet.resume()
+        for _ in range(TURNS_TO_READ):
+            await asyncio.sleep(0)
+        self._gathering.waited(self._sent_on - before)
+
     def _release(self) -> None:
+        """One delivery for each outlet: every one is a system call and wakes the client."""
         held = self._held
+        released: dict[Outlet, list[Any]] = {}
         while held and held[0][0] <= self._durable_zxid:
             _, outlet, items = held.popleft()
+            earlier = released.setdefault(outlet, items)
+            if earlier is not items:
+                earlier += items
+        for outlet, items in released.items():
             outlet.deliver(items)
 
     def _has_pending(self) -> bool:

@@ -161,6 +161,9 @@ class _Connection(Peer, asyncio.Protocol):
         self._opened_ms = 0.0
         self._connected = False
         self._closing = False
+        # Two reasons not to read: the engine gathers, the client does not take its answers.
+        self._paused = False
+        self._choked = False
         self._clock = server.engine.runtime.clock
 
     # --- asyncio.Protocol ---
@@ -197,12 +200,12 @@ class _Connection(Peer, asyncio.Protocol):
         self._rest = b""
 
     def pause_writing(self) -> None:
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._choked = True
+        self._read_or_not()
 
     def resume_writing(self) -> None:
-        if self._transport is not None and not self._closing:
-            self._transport.resume_reading()
+        self._choked = False
+        self._read_or_not()
 
     # --- Outlet ---
 
@@ -223,6 +226,23 @@ class _Connection(Peer, asyncio.Protocol):
         elif transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
             log.warning("closing %s: it does not read its answers", self.name)
             transport.abort()
+
+    def pause(self) -> None:
+        self._paused = True
+        self._read_or_not()
+
+    def resume(self) -> None:
+        self._paused = False
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._paused or self._choked:
+            transport.pause_reading()
+        elif not self._closing:
+            transport.resume_reading()
 
     def session_ended(self) -> None:
         self.close()

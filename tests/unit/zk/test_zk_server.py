@@ -11,7 +11,7 @@ from polling import until
 from ottla.metadata.store import OPEN_ACL, CreateMode
 from ottla.runtime import system_runtime
 from ottla.zk import jute
-from ottla.zk.server import ZooKeeperServer
+from ottla.zk.server import ZooKeeperServer, _Connection
 from ottla.zk.sessions import SessionLimits
 
 AUTH_FAILED, MARSHALLING, UNIMPLEMENTED, NO_WATCHER = -115, -5, -6, -121
@@ -394,3 +394,64 @@ async def test_a_watch_that_fires_after_the_goodbye_is_not_told(server, raw):
             assert (await raw.answer())[:2] == (2, 0)
             assert (await owner.answer())[:2] == (2, 0)
         assert await raw.is_closed()
+
+
+async def test_a_stream_of_single_packets_is_answered_in_order_and_whole(server, raw):
+    await raw.connect()
+    count = 500
+
+    async def send() -> None:
+        for xid in range(1, count + 1):
+            raw.request(xid, jute.OP_CREATE, create(f"/{xid}"))
+            await asyncio.sleep(0)
+
+    sending = asyncio.create_task(send())
+    async with asyncio.timeout(60):
+        for xid in range(1, count + 1):
+            assert await raw.answer() == (xid, 0, path(f"/{xid}"))
+    await sending
+
+
+class Transport:
+    """Of a connection that nobody is at the other end of: whether it reads."""
+
+    def __init__(self) -> None:
+        self.reads = True
+        self.closing = False
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def pause_reading(self) -> None:
+        assert not self.closing
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        assert not self.closing
+        self.reads = True
+
+
+async def test_a_connection_reads_again_when_no_reason_not_to_is_left(server):
+    connection, transport = _Connection(server), Transport()
+    connection.connection_made(transport)
+    seen = []
+    for step in (
+        connection.pause,
+        connection.pause_writing,
+        connection.resume,
+        connection.resume_writing,
+        connection.pause_writing,
+        connection.pause,
+        connection.resume_writing,
+        connection.resume,
+    ):
+        step()
+        seen.append(transport.reads)
+    assert seen == [False, False, False, True, False, False, False, True]
+    connection.pause()
+    transport.closing = True
+    connection.resume()
+    connection.connection_lost(None)
