@@ -196,7 +196,7 @@ class EmbeddedStore(Outlet):
         watchers = self._watches.take(kind, path)
         if watchers:
             event = WatchEvent(kind, path)
-            self._engine.push(self, lambda: call_watchers(watchers, event))
+            self._engine.push_event(self, lambda: call_watchers(watchers, event))
 
     def session_ended(self) -> None:
         self._previous_session_id = self._session.id

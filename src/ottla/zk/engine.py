@@ -60,12 +60,14 @@ class StoreFailed(OttlaError):
 class Outlet(ABC):
     """Someone who is told things in order: a connection, or a session in this process."""
 
-    __slots__ = ("dirty", "held_zxid", "pending")
+    __slots__ = ("dirty", "held_zxid", "pending", "unasked")
 
     def __init__(self) -> None:
         self.pending: list[Any] = []
         self.dirty = False
-        # The write that the last of what is held for it waits for.
+        # How many of `pending` are events, which nobody asked for.
+        self.unasked = 0
+        # The write that the last answer held for it waits for.
         self.held_zxid = 0
 
     @abstractmethod
@@ -274,6 +276,11 @@ class Engine:
                 self._settling = True
                 asyncio.get_running_loop().call_soon(self._settle)
 
+    def push_event(self, outlet: Outlet, item: object) -> None:
+        """As `push`, for what is no answer to anything."""
+        outlet.unasked += 1
+        self.push(outlet, item)
+
     def _commit(self, txn: Txn) -> None:
         triggers: list[Trigger] = []
         zxid, time_ms = self.tree.last_zxid + 1, self.runtime.clock.now_ms()
@@ -301,12 +308,14 @@ class Engine:
         is_durable = self._durable_zxid >= zxid
         for outlet in dirty:
             items, outlet.pending, outlet.dirty = outlet.pending, [], False
+            answers, outlet.unasked = len(items) - outlet.unasked, 0
             if is_durable:
                 outlet.deliver(items)
-            else:
-                self._held.append((zxid, outlet, items))
+                continue
+            self._held.append((zxid, outlet, items))
+            if answers:
                 if outlet.held_zxid > self._durable_zxid:
-                    self._sent_on += len(items)
+                    self._sent_on += answers
                     self._senders[outlet] = None
                 outlet.held_zxid = zxid
 

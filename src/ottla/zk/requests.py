@@ -39,7 +39,7 @@ class Peer(Outlet):
         self.session: Session
 
     def notify(self, kind: EventType, path: str) -> None:
-        self.engine.push(self, jute.watch_event(kind, path))
+        self.engine.push_event(self, jute.watch_event(kind, path))
 
 
 Handler = Callable[[Peer, bytes, int, int], bytes]

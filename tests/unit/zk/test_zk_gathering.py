@@ -75,6 +75,7 @@ class Client(Outlet):
         self.engine = engine
         self.session = engine.open_local_session(self)
         self.deliveries: list[list[str]] = []
+        self.events: list[str] = []
         self.pauses = 0
         self.is_paused = False
         self._waiting: dict[str, asyncio.Future[None]] = {}
@@ -88,9 +89,10 @@ class Client(Outlet):
     def answered(self) -> list[str]:
         return [path for delivery in self.deliveries for path in delivery]
 
-    def deliver(self, items: list[str]) -> None:
-        self.deliveries.append(items)
-        for path in items:
+    def deliver(self, items: list[str | None]) -> None:
+        answers = [path for path in items if path is not None]
+        self.deliveries.append(answers)
+        for path in answers:
             self._waiting.pop(path).set_result(None)
 
     def pause(self) -> None:
@@ -103,7 +105,8 @@ class Client(Outlet):
         self.is_paused = False
 
     def notify(self, kind: EventType, path: str) -> None:
-        raise AssertionError(f"nobody watches {path}: {kind}")
+        self.events.append(path)
+        self.engine.push_event(self, None)
 
     def session_ended(self) -> None:
         raise AssertionError("no session ends here")
@@ -194,6 +197,20 @@ def test_clients_that_wait_for_their_answers_are_never_kept(client_count):
 
     # A write that comes during a sync waits for it and for one more.
     assert in_virtual_time(CrashDisk(), story) < 101 * 3 * SYNC_S
+
+
+def test_events_are_nothing_that_a_client_sends():
+    async def story(engine: Engine) -> None:
+        watching, writing = Client(engine), Client(engine)
+        engine.watches.add_persistent("/", watching, recursive=True)
+        # The events of what the one writes are held while the other one's answers are.
+        await asyncio.gather(
+            one_by_one(writing, "a", 100, BETWEEN_SENDS_S / 3), one_by_one(watching, "b", 100)
+        )
+        assert len(watching.events) >= 200
+        assert watching.pauses == writing.pauses == 0
+
+    in_virtual_time(CrashDisk(), story)
 
 
 def test_a_stream_that_has_ended_keeps_nobody():
