@@ -95,6 +95,11 @@ class LedgerProducer:
     def stop(self) -> None:
         self._stop.set()
 
+    def account(self) -> str:
+        """What it knows of its own troubles."""
+        head = f"producer {self._number}: {self.acknowledged} of {len(self.answers)} acknowledged"
+        return "\n".join([head, *self.recollection.lines])
+
     def finish(self) -> int:
         """How many records are left without an answer."""
         self._thread.join(FLUSH_TIMEOUT_S)
@@ -180,18 +185,21 @@ class Ledger:
         return sum(producer.recollection.new_epochs for producer in self.producers)
 
     def recollections(self) -> str:
-        return "\n".join(line for p in self.producers for line in p.recollection.lines)
+        return "\n".join(p.account() for p in self.producers)
 
     def await_more(self, timeout_s: float = 120.0) -> None:
         """Waits until every producer has had a second's worth of further acknowledgements, and one
         on each partition."""
         wanted = [p.acknowledged + self.load.records_per_second for p in self.producers]
         deadline = time.monotonic() + timeout_s
-        while any(
-            p.acknowledged < w or len(p.heard_on) < self.load.partitions
+        while silent := [
+            p
             for p, w in zip(self.producers, wanted, strict=True)
-        ):
-            assert time.monotonic() < deadline, f"no acknowledgements, {self.failures}"
+            if p.acknowledged < w or len(p.heard_on) < self.load.partitions
+        ]:
+            assert time.monotonic() < deadline, (
+                f"no acknowledgements, {self.failures}\n" + "\n".join(p.account() for p in silent)
+            )
             assert all(p.is_running for p in self.producers), "a producer's thread broke off"
             time.sleep(0.02)
 
