@@ -11,6 +11,9 @@ from cluster_messages import broker, context, partition, update
 from ottla.broker.handlers import describe_cluster, metadata, update_metadata
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.embedded import EmbeddedStore
+from ottla.metadata.znodes import BrokerIdZnode, BrokerInfo
+from ottla.types import Endpoint
 from ottla.wire import messages as m
 
 ID = b"i" * 16
@@ -42,6 +45,32 @@ async def _ask(
 ) -> m.MetadataResponse:
     ctx = context(version, cache=cache or _cache(), topic_admin=FakeTopicAdmin())
     return await metadata.handle(ctx, m.MetadataRequest(topics=topics, **fields))
+
+
+async def test_a_broker_that_was_told_nothing_names_those_of_the_store(
+    store: EmbeddedStore,
+) -> None:
+    """Topics without any broker make librdkafka leave all that it knows."""
+    for path in ("/brokers", "/brokers/ids"):
+        if await store.exists(path) is None:
+            await store.create(path)
+    for broker_id, port in ((10, 9010), (2, 9002)):
+        endpoint = Endpoint("PLAINTEXT", f"host{broker_id}", port)
+        data = BrokerIdZnode.encode(BrokerInfo(broker_id, (endpoint,), rack="r"))
+        await store.create(BrokerIdZnode.path(broker_id), data)
+    await store.create(BrokerIdZnode.path(3), b"no broker")
+
+    async def ask(topics: list[Topic] | None) -> list[tuple[int, str, int, str | None]]:
+        ctx = context(12, topic_admin=FakeTopicAdmin(), store=store)
+        answer = await metadata.handle(ctx, m.MetadataRequest(topics=topics))
+        return [(b.node_id, b.host, b.port, b.rack) for b in answer.brokers]
+
+    registered = [(2, "host2", 9002, "r"), (10, "host10", 9010, "r")]
+    assert await ask([Topic(name="t")]) == registered
+    # Nothing at all is what clients ask again for.
+    assert await ask(None) == await ask([]) == []
+    await store.close()
+    assert await ask([Topic(name="t")]) == [], "the store does not answer"
 
 
 async def test_known_topic() -> None:

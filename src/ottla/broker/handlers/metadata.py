@@ -30,6 +30,7 @@ from ottla.broker.authorization import (
     cluster_operations,
     refused_names,
 )
+from ottla.broker.registered import registered_brokers
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import ZERO_TOPIC_ID
@@ -54,11 +55,14 @@ async def handle(ctx: RequestContext, request: m.MetadataRequest) -> m.MetadataR
         topics = [_topic_by_id(ctx, request, topic.topic_id) for topic in request.topics]
     else:
         topics = await _topics_by_name(ctx, request, _requested_names(ctx.version, request.topics))
+    known = cache.alive_brokers()
+    if topics and not known:
+        known = await registered_brokers(ctx.services.store)
     brokers = [
         m.MetadataResponse.MetadataResponseBroker(
             node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
         )
-        for broker in cache.alive_brokers()
+        for broker in known
         if (endpoint := broker.endpoints.get(ctx.listener)) is not None
     ]
     # A controller that is not among the brokers would send clients round in circles.
