@@ -28,6 +28,8 @@ FLUSH_TIMEOUT_S = 120.0
 READ_TIMEOUT_S = 300.0
 # Of what librdkafka says about its sequence numbers, the latest lines of each producer.
 KEPT_LINES = 500
+# Why a producer gave up its epoch; kept however much is said afterwards.
+TURNING_POINTS = ("ERRSEQ", "ERRPID", "UNKPID")
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,13 @@ class Recollection(logging.Handler):
         super().__init__()
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
         self.new_epochs = 0
+        self.turning_points: deque[str] = deque(maxlen=KEPT_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage()
         self.new_epochs += "bumped epoch to" in line
+        if line.startswith(TURNING_POINTS):
+            self.turning_points.append(f"{time.time():.3f} {line}")
         self.lines.append(f"{time.time():.3f} {line}")
 
 
@@ -98,7 +103,7 @@ class LedgerProducer:
     def account(self) -> str:
         """What it knows of its own troubles."""
         head = f"producer {self._number}: {self.acknowledged} of {len(self.answers)} acknowledged"
-        return "\n".join([head, *self.recollection.lines])
+        return "\n".join([head, *self.recollection.turning_points, *self.recollection.lines])
 
     def finish(self) -> int:
         """How many records are left without an answer."""

@@ -320,6 +320,8 @@ class ReplicaManager:
                 results[tp], required_offset = self._append_one(partition, data, acks, origin)
             except KafkaError as error:
                 self.refusals.note(tp, data, error.code)
+                if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    _logger.info("%s: %s", tp, error.message)
                 results[tp] = self._refused(tp, error)
                 continue
             log = partition.log
