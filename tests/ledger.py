@@ -54,11 +54,12 @@ class Recollection(logging.Handler):
         self.turning_points: deque[str] = deque(maxlen=KEPT_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = record.getMessage()
-        self.new_epochs += "bumped epoch to" in line
-        if line.startswith(TURNING_POINTS):
-            self.turning_points.append(f"{time.time():.3f} {line}")
-        self.lines.append(f"{time.time():.3f} {line}")
+        said = record.getMessage()
+        line = f"{time.time():.3f} {said}"
+        self.new_epochs += "bumped epoch to" in said
+        if said.startswith(TURNING_POINTS):
+            self.turning_points.append(line)
+        self.lines.append(line)
 
 
 class LedgerProducer:

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.config import BrokerConfig
+
+
+def schedule_as_told(config: BrokerConfig) -> None:
+    if config.boolean("ottla.scheduling.batch.enable"):
+        let_others_finish()
 
 
 def let_others_finish() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.errors import OttlaError
-from ottla.scheduling import let_others_finish
+from ottla.scheduling import schedule_as_told
 
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 60.0
@@ -205,8 +205,7 @@ def _broker_main(options: UpOptions, broker_id: int, pipes: _Pipes) -> None:
     from ottla.runtime import system_runtime
 
     config = BrokerConfig.from_file(config_path(options.data, broker_id))
-    if config.boolean("ottla.scheduling.batch.enable"):
-        let_others_finish()
+    schedule_as_told(config)
 
     async def main() -> None:
         node = Node(config, system_runtime())
@@ -233,8 +232,7 @@ def _run_alone(options: UpOptions) -> int:
         )
         await store.start()
         config = BrokerConfig.from_file(config_path(options.data, 0))
-        if config.boolean("ottla.scheduling.batch.enable"):
-            let_others_finish()
+        schedule_as_told(config)
         # A --set may name another store, or a chroot in this one.
         is_own = config.zookeeper_connect == options.zookeeper_connect
         node = Node(config, runtime, EmbeddedStore(store.engine) if is_own else None)

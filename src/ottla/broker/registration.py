@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.broker.registered import registrations
 from ottla.errors import OttlaError
 from ottla.metadata import znodes
 from ottla.metadata.marks import OttlaBrokerZnode
@@ -73,19 +74,15 @@ async def generate_broker_id(store: MetadataStore, reserved_max_id: int) -> int:
 async def check_endpoints(store: MetadataStore, info: znodes.BrokerInfo) -> None:
     """Refuses to advertise an address that another broker has registered."""
     own = {(endpoint.host, endpoint.port) for endpoint in info.endpoints}
-    for name in await store.children(znodes.BrokerIdsZnode.path()):
-        if name == str(info.broker_id):
+    for broker_id, data in (await registrations(store)).items():
+        if broker_id == info.broker_id:
             continue
-        try:
-            data, _ = await store.get(f"{znodes.BrokerIdsZnode.path()}/{name}")
-        except NoNodeError:
-            continue
-        other = znodes.BrokerIdZnode.decode(int(name), data)
+        other = znodes.BrokerIdZnode.decode(broker_id, data)
         for endpoint in other.endpoints:
             if (endpoint.host, endpoint.port) in own:
                 raise RegistrationError(
                     f"Configured end points {endpoint.host}:{endpoint.port} in advertised "
-                    f"listeners are already registered by broker {name}"
+                    f"listeners are already registered by broker {broker_id}"
                 )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.automatic_topics import AutomaticTopics, is_legal
 from ottla.broker.policies import TopicRequest, load_create_topic_policy
+from ottla.broker.registered import registrations
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata import znodes
 from ottla.metadata.store import (
@@ -293,16 +294,11 @@ class TopicAdmin:
         return [_expansion_result(topic.name, failures.get(topic.name)) for topic in topics]
 
     async def _registered_brokers(self) -> list[BrokerMetadata]:
-        ids = await self._store.children(znodes.BrokerIdsZnode.path())
-        found = await asyncio.gather(*(self._registered_broker(int(i)) for i in ids))
-        return select_brokers(broker for broker in found if broker is not None)
-
-    async def _registered_broker(self, broker_id: int) -> BrokerMetadata | None:
-        try:
-            data, _ = await self._store.get(znodes.BrokerIdZnode.path(broker_id))
-        except NoNodeError:
-            return None
-        return BrokerMetadata(broker_id, znodes.BrokerIdZnode.decode(broker_id, data).rack)
+        found = await registrations(self._store)
+        return select_brokers(
+            BrokerMetadata(broker_id, znodes.BrokerIdZnode.decode(broker_id, data).rack)
+            for broker_id, data in found.items()
+        )
 
     async def _expand(
         self,

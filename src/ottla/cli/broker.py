@@ -34,11 +34,10 @@ def command(path: Path, overrides: dict[str, str]) -> None:
     from ottla.logs import configure_logging
     from ottla.node import Node, run_broker
     from ottla.runtime import system_runtime
-    from ottla.scheduling import let_others_finish
+    from ottla.scheduling import schedule_as_told
 
     collect_rarely()
-    if config.boolean("ottla.scheduling.batch.enable"):
-        let_others_finish()
+    schedule_as_told(config)
     configure_logging(None, f"broker-{config.broker_id}", stderr_level=logging.INFO)
 
     def ready(node: Node) -> None:

@@ -17,7 +17,9 @@ Left out: nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import (
@@ -30,8 +32,11 @@ from ottla.broker.authorization import (
     cluster_operations,
     refused_names,
 )
-from ottla.broker.registered import registered_brokers
+from ottla.broker.metadata_cache import BrokerInfo
+from ottla.broker.registered import registrations
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.store import StoreError
+from ottla.metadata.znodes import BadZnodeError, BrokerIdZnode
 from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.metadata_cache import MetadataCache, PartitionState
 
+log = logging.getLogger(__name__)
 _NO_LEADER = -1
 _PARTITIONS_PER_TURN = 5_000
 
@@ -57,7 +63,7 @@ async def handle(ctx: RequestContext, request: m.MetadataRequest) -> m.MetadataR
         topics = await _topics_by_name(ctx, request, _requested_names(ctx.version, request.topics))
     known = cache.alive_brokers()
     if topics and not known:
-        known = await registered_brokers(ctx.services.store)
+        known = await _brokers_of_the_store(ctx)
     brokers = [
         m.MetadataResponse.MetadataResponseBroker(
             node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
@@ -78,6 +84,22 @@ async def handle(ctx: RequestContext, request: m.MetadataRequest) -> m.MetadataR
             else NOT_ASKED_FOR
         ),
     )
+
+
+async def _brokers_of_the_store(ctx: RequestContext) -> list[BrokerInfo]:
+    """For a broker that no controller has told of any yet. An answer that names topics but no
+    brokers makes librdkafka take leave of every broker it knows; if that happens again while it
+    looks for them anew, it never sends anything to anybody any more."""
+    known = []
+    try:
+        for broker_id, data in (await registrations(ctx.services.store)).items():
+            with suppress(BadZnodeError):  # nothing that anybody could connect to
+                info = BrokerIdZnode.decode(broker_id, data)
+                endpoints = {endpoint.listener: endpoint for endpoint in info.endpoints}
+                known.append(BrokerInfo(broker_id, endpoints, info.rack))
+    except StoreError as error:
+        log.info("the store could not be asked for brokers: %r", error)
+    return known
 
 
 async def _all_topics(ctx: RequestContext, request: m.MetadataRequest) -> list[Topic]:
