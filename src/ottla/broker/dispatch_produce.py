@@ -140,7 +140,7 @@ def _append_one(
 ) -> AppendInfo | None:
     """The general way for one batch, with everything that its topic asks for; None where nothing
     was done."""
-    if not _is_one_batch(data):
+    if not _is_one_batch(data) or manager.refusals.of_an_earlier_batch(partition, data):
         return None
     now_ms = manager.runtime.clock.monotonic_ms()
     try:

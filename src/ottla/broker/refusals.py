@@ -7,18 +7,31 @@ does not know, or calls it out of order. librdkafka then takes the answer for on
 refused records are lost; or it begins a new epoch, and whatever has no answer on any partition is
 written again. So the ones behind get the answer of the first until that one is back: both are sent
 again, in order.
+
+Where another broker led before, it may have refused the first one, and librdkafka sends the second
+to the new leader while the first is on its way back into the queue. That leader knows of no refusal
+but sees the gap, and waits for a while for what belongs there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode
-from ottla.storage.producer_state import MAX_SEQUENCE, ProducerState, add_to_sequence
+from ottla.storage.producer_state import (
+    KEPT_BATCHES,
+    MAX_SEQUENCE,
+    Producer,
+    ProducerState,
+    add_to_sequence,
+)
 from ottla.types import TopicPartition
 from ottla.wire.records import HEADER, HEADER_BYTES
+
+if TYPE_CHECKING:
+    from ottla.broker.partition import Partition
 
 # Nothing was appended, and the client will send the batch again.
 _FOR_NOW = frozenset(
@@ -32,6 +45,9 @@ _FOR_NOW = frozenset(
 # Who gave its first batch up begins a new epoch, so that this only bounds what is remembered.
 KEPT_MS = 10_000
 MOST_KEPT = 1_000
+# What belongs into a gap is back with the next attempts of its client, which are a second apart at
+# most (retry.backoff.max.ms); after this a gap is what it is for Kafka.
+GAP_MS = 5_000
 # Partitions that a further refusal looks at for what is too old.
 LOOKED_AT = 2
 
@@ -63,16 +79,24 @@ def _is_behind(sequence: int, other: int) -> bool:
     return 0 < (sequence - other) & MAX_SEQUENCE <= MAX_SEQUENCE // 2
 
 
+class _Gap(NamedTuple):
+    """The batch behind it, and when it was first seen."""
+
+    batch: _Batch
+    since_ms: float
+
+
 class Refusals:
-    """The first batch that each producer has to send to a partition again."""
+    """The first batch that each producer has to send to a partition again, as far as is known."""
 
     def __init__(self, monotonic_ms: Callable[[], float]) -> None:
         self._monotonic_ms = monotonic_ms
         # By partition and producer id; the partition that refused last is the last one.
         self._kept: dict[TopicPartition, dict[int, _Refusal]] = {}
+        self._gaps: dict[tuple[TopicPartition, int], _Gap] = {}
 
     def __len__(self) -> int:
-        return sum(len(refused) for refused in self._kept.values())
+        return sum(len(refused) for refused in self._kept.values()) + len(self._gaps)
 
     def __contains__(self, tp: TopicPartition) -> bool:
         """Whether somebody may be waited for here."""
@@ -95,10 +119,44 @@ class Refusals:
         if len(refused) > MOST_KEPT:
             del refused[next(iter(refused))]
 
-    def of_an_earlier_batch(
+    def of_an_earlier_batch(self, partition: Partition, data: memoryview) -> ErrorCode | None:
+        """The answer to a batch that must not be appended before the one that was refused, here or
+        by the leader before."""
+        log = partition.log
+        if log is None:
+            return None
+        earlier = self._of_a_kept_one(partition.tp, data, log.producers)
+        if earlier is None and self._may_be_filled(partition, data, log.producers):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return earlier
+
+    def _may_be_filled(
+        self, partition: Partition, data: memoryview, producers: ProducerState
+    ) -> bool:
+        """Whether there is a gap before the batch that somebody else's refusal may have left."""
+        if partition.leader_epoch == 0:
+            return False  # nobody led before
+        batch = _read(data)
+        if batch is None:
+            return False
+        producer = producers.get(batch.producer_id)
+        if not _is_after_a_gap(batch, producer) or _is_heard(producer, partition):
+            return False
+        key = partition.tp, batch.producer_id
+        gap = self._gaps.get(key)
+        now_ms = self._monotonic_ms()
+        if gap is None or gap.batch != batch:
+            self._gaps.pop(key, None)
+            self._gaps[key] = gap = _Gap(batch, now_ms)
+            if len(self._gaps) > MOST_KEPT:
+                del self._gaps[next(iter(self._gaps))]
+        return now_ms - gap.since_ms < GAP_MS
+
+    def _of_a_kept_one(
         self, tp: TopicPartition, data: memoryview, producers: ProducerState
     ) -> ErrorCode | None:
-        """The answer to a batch that must not be appended before the one that was refused."""
+        if tp not in self._kept:
+            return None
         self._forget_old(tp)
         refused = self._kept.get(tp)
         batch = _read(data)
@@ -130,4 +188,23 @@ def _is_in_order(batch: _Batch, producers: ProducerState) -> bool:
     producer = producers.get(batch.producer_id)
     if producer is None or producer.epoch != batch.epoch or not producer.batches:
         return False
-    return not _is_behind(batch.sequence, add_to_sequence(producer.last_sequence, 1))
+    return not _is_after_a_gap(batch, producer)
+
+
+def _is_after_a_gap(batch: _Batch, producer: Producer | None) -> bool:
+    """Records of the epoch are missing before it."""
+    if producer is None or batch.epoch > producer.epoch:
+        return batch.sequence != 0
+    return batch.epoch == producer.epoch and _is_behind(
+        batch.sequence, add_to_sequence(producer.last_sequence, 1)
+    )
+
+
+def _is_heard(producer: Producer | None, partition: Partition) -> bool:
+    """As many batches as a producer can have under way came to this leader since it leads: what
+    another one refused is among them."""
+    return (
+        producer is not None
+        and len(producer.batches) == KEPT_BATCHES
+        and producer.batches[0].base_offset >= partition.epoch_start_offset
+    )

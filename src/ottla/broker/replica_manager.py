@@ -359,10 +359,9 @@ class ReplicaManager:
         self, partition: Partition, data: memoryview, acks: int, origin: Origin
     ) -> tuple[ProduceResult, int]:
         log = partition.leader_log()
-        if partition.tp in self.refusals:
-            earlier = self.refusals.of_an_earlier_batch(partition.tp, data, log.producers)
-            if earlier is not None:
-                raise KafkaError(earlier)
+        earlier = self.refusals.of_an_earlier_batch(partition, data)
+        if earlier is not None:
+            raise KafkaError(earlier)
         try:
             info = partition.append_as_leader(
                 data, acks=acks, origin=origin, now_ms=self.runtime.clock.monotonic_ms()

@@ -2,7 +2,8 @@
 
 Up to five batches of a partition are under way at once (max.in.flight.requests.per.connection, the
 most of which a broker remembers the sequences). Whatever is not acknowledged is sent again, in its
-order and with its sequence numbers: most of it is there already, or comes before its turn.
+order and with its sequence numbers: most of it is there already, or comes before its turn. What one
+leader refused may come to the next one later than what stands behind it, as librdkafka's does.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _REQUEST_TIMEOUT_MS = 5_000.0
 _GIVE_UP_S = 15.0
 _PAUSE_S = 0.1
 _MAX_VERSION = 12
+_REFUSED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _IN_THE_LOG = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 
@@ -50,6 +52,9 @@ class PipelinedProducer:
         self._cluster = Cluster(runtime, data.cluster.bootstrap, client_id=name)
         self._lives = 0
         self._unacknowledged: deque[_Batch] = deque()
+        # The leader of the last round, and how many of the first batches it refused.
+        self._refused_by = -1
+        self._refused = 0
 
     async def run(self) -> None:
         while not self._data.is_ending:
@@ -70,6 +75,7 @@ class PipelinedProducer:
         _check(answer.error_code)
         producer = answer.producer_id, answer.producer_epoch
         self._unacknowledged.clear()
+        self._refused = 0
         sequence, last_progress = 0, self._data.cluster.loop.time()
         while self._unacknowledged or not self._data.is_ending:
             await asyncio.sleep(self._random.uniform(*self._data.plan.pause_ms) / 1000)
@@ -98,29 +104,40 @@ class PipelinedProducer:
         return _Batch(values, data)
 
     async def _send_round(self, tp: TopicPartition) -> KafkaError | None:
-        """Everything that is not acknowledged, one request each, without waiting in between."""
+        """What is not acknowledged, one request each, without waiting in between."""
         try:
             leader = await self._cluster.leader_of(tp, refresh=True, timeout_ms=_REQUEST_TIMEOUT_MS)
             channel = await self._cluster.channel_to(leader, timeout_ms=_REQUEST_TIMEOUT_MS)
-            batches = list(self._unacknowledged)
+            late = self._how_many_are_late(leader)
+            batches = list(self._unacknowledged)[late:]
             answers = await asyncio.gather(*(self._send(channel, tp, b.data) for b in batches))
         except KafkaError as error:
             return error
         except OSError as error:
             return KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))
-        self._data.note(self._name, f"{tp}: {[int(code) for code in answers]}")
+        self._data.note(self._name, f"{tp}: {late} late, {[int(code) for code in answers]}")
         there = [code in _IN_THE_LOG for code in answers]
         # An answer counts for those before it as well, as for librdkafka.
-        acknowledged = len(there) - there[::-1].index(True) if any(there) else 0
-        for batch in batches[:acknowledged]:
-            self._unacknowledged.remove(batch)
+        answered = len(there) - there[::-1].index(True) if any(there) else 0
+        for _ in range(late + answered if answered else 0):
+            batch = self._unacknowledged.popleft()
             self._data.ledger.acknowledged(tp, batch.values)
-        if acknowledged == len(answers):
+        missing = answers[answered:]
+        self._refused_by = leader
+        self._refused = next((n for n, c in enumerate(missing) if c not in _REFUSED), len(missing))
+        if not missing:
             return None
-        failure = response_error(answers[acknowledged])
+        failure = response_error(missing[0])
         if failure.code not in EXPECTED:
             raise failure
         return failure
+
+    def _how_many_are_late(self, leader: int) -> int:
+        """Those that the leader before refused are not back in the queue when the rest leaves."""
+        most = min(self._refused, len(self._unacknowledged) - 1)
+        if leader == self._refused_by or most <= 0:
+            return 0
+        return self._random.randint(0, most)
 
     async def _send(self, channel: Channel, tp: TopicPartition, data: bytes) -> int:
         request_class = m.ProduceRequest

@@ -138,8 +138,11 @@ class _Sequences:
         return True
 
     def _is_new(self, producer_id: int, epoch: int, sequence: int, last_sequence: int) -> bool:
+        producers = self._log.producers
+        if sequence != 0 and producers.get(producer_id) is None:
+            return False  # its leader may have to wait for what stands before
         try:
-            found = self._log.producers.check(producer_id, epoch, sequence, last_sequence)
+            found = producers.check(producer_id, epoch, sequence, last_sequence)
         except KafkaError:
             return False  # told by whoever takes the batch next
         return found is None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from replica_cluster import TP, Broker, MakeBrokers, brokers
 from test_dispatch_produce import produce_frame
 
 from ottla.broker.dispatch_produce import DirectProduce
-from ottla.broker.refusals import KEPT_MS, MOST_KEPT, Refusals
+from ottla.broker.partition import Partition as RealPartition
+from ottla.broker.refusals import GAP_MS, KEPT_MS, MOST_KEPT, Refusals
 from ottla.errors import ErrorCode
 from ottla.storage.producer_state import MAX_SEQUENCE, ProducerBatch, ProducerState
 from ottla.types import TopicPartition
@@ -30,19 +33,33 @@ def batch(sequence: int, *, producer_id: int = 7, epoch: int = 0) -> memoryview:
 class Partition:
     """One partition's refusals beside what its log knows of producer 7."""
 
+    tp = TP
+
     def __init__(self) -> None:
         self.now_ms = 0.0
         self.refusals = Refusals(lambda: self.now_ms)
         self.producers = ProducerState()
+        self.leader_epoch = 0
+        self.epoch_start_offset = 0
+
+    @property
+    def log(self) -> Partition:
+        return self
 
     def refuse(self, sequence: int, error: ErrorCode = NOT_YET) -> None:
         self.refusals.note(TP, batch(sequence), error)
 
-    def answer(self, sequence: int, epoch: int = 0) -> ErrorCode | None:
-        return self.refusals.of_an_earlier_batch(TP, batch(sequence, epoch=epoch), self.producers)
+    def answer(self, sequence: int, epoch: int = 0, producer_id: int = 7) -> ErrorCode | None:
+        sent = batch(sequence, epoch=epoch, producer_id=producer_id)
+        return self.refusals.of_an_earlier_batch(cast("RealPartition", self), sent)
 
-    def append(self, sequence: int) -> None:
-        self.producers.record(7, 0, ProducerBatch(sequence, sequence, 0, 0, 0), transactional=False)
+    def append(self, sequence: int, offset: int = 0) -> None:
+        appended = ProducerBatch(sequence, sequence, offset, offset, 0)
+        self.producers.record(7, 0, appended, transactional=False)
+
+    def begin_to_lead(self, leader_epoch: int, offset: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.epoch_start_offset = offset
 
 
 @pytest.fixture
@@ -94,8 +111,7 @@ def test_a_new_epoch_gave_the_old_one_up(partition: Partition) -> None:
 def test_other_producers_and_partitions_are_not_concerned(partition: Partition) -> None:
     partition.refuse(4)
     elsewhere = TopicPartition("t", 1)
-    other = batch(5, producer_id=8)
-    assert partition.refusals.of_an_earlier_batch(TP, other, partition.producers) is None
+    assert partition.answer(5, producer_id=8) is None
     assert elsewhere not in partition.refusals
     assert partition.answer(5) is NOT_YET
 
@@ -140,6 +156,73 @@ def test_what_is_remembered_is_bounded(partition: Partition) -> None:
     assert len(partition.refusals) <= 2 * MOST_KEPT
 
 
+def test_a_new_leader_waits_for_what_the_one_before_may_have_refused(partition: Partition) -> None:
+    partition.append(3, offset=3)
+    partition.begin_to_lead(1, offset=4)
+    assert partition.answer(6) is NOT_YET
+    assert partition.answer(4) is None
+    partition.append(4, offset=4)
+    # The one before refused several, and they come back one by one.
+    assert partition.answer(6) is NOT_YET
+    partition.append(5, offset=5)
+    assert partition.answer(6) is None
+
+
+@pytest.mark.parametrize(("epoch", "sequence"), [(0, 4), (1, 4)], ids=["unknown", "new epoch"])
+def test_a_first_batch_begins_with_sequence_0(
+    partition: Partition, epoch: int, sequence: int
+) -> None:
+    partition.begin_to_lead(1, offset=0)
+    if epoch:
+        partition.append(3)
+    assert partition.answer(sequence, epoch) is NOT_YET
+    assert partition.answer(0, epoch) is None
+
+
+def test_a_gap_that_is_not_filled_is_the_log_s_affair(partition: Partition) -> None:
+    partition.begin_to_lead(1, offset=0)
+    assert partition.answer(6) is NOT_YET
+    partition.now_ms = GAP_MS - 1
+    assert partition.answer(6) is NOT_YET
+    assert partition.answer(8, producer_id=8) is NOT_YET
+    partition.now_ms = GAP_MS
+    assert partition.answer(6) is None
+    assert partition.answer(8, producer_id=8) is NOT_YET
+
+
+@pytest.mark.parametrize("sequence", [9, 12])
+def test_a_producer_that_was_heard_enough_leaves_gaps_of_its_own(
+    partition: Partition, sequence: int
+) -> None:
+    partition.begin_to_lead(1, offset=3)
+    for number in range(3, 7):
+        partition.append(number, offset=number)
+    assert partition.answer(9) is NOT_YET
+    partition.append(7, offset=7)
+    assert partition.answer(sequence) is None
+
+
+def test_the_first_leader_waits_for_nobody(partition: Partition) -> None:
+    assert partition.answer(4) is None
+    partition.append(4)
+    assert partition.answer(6) is None
+
+
+def test_old_epochs_and_old_batches_are_the_log_s_affair(partition: Partition) -> None:
+    partition.producers.record(7, 1, ProducerBatch(5, 5, 0, 0, 0), transactional=False)
+    partition.begin_to_lead(1, offset=1)
+    assert partition.answer(9, epoch=0) is None
+    assert partition.answer(2, epoch=1) is None
+    assert len(partition.refusals) == 0
+
+
+def test_the_gaps_that_are_remembered_are_bounded(partition: Partition) -> None:
+    partition.begin_to_lead(1, offset=0)
+    for number in range(MOST_KEPT + 5):
+        assert partition.answer(4, producer_id=number) is NOT_YET
+    assert len(partition.refusals) == MOST_KEPT
+
+
 async def test_a_leader_takes_nothing_before_the_batch_it_refused(brokers: MakeBrokers) -> None:
     broker = (await brokers(1))[0]
     broker.order(1, 1, replicas=[0, 1])
@@ -149,8 +232,19 @@ async def test_a_leader_takes_nothing_before_the_batch_it_refused(brokers: MakeB
     assert await told(broker, 1) is NOT_YET
     assert await told(broker, 0) is ErrorCode.NONE
     assert len(DirectProduce().answers(broker.manager, [produce_frame(batch(1))])) == 1
-    assert await told(broker, 5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert broker.log.end_offset == 2
+
+
+async def test_a_new_leader_refuses_a_gap_on_both_ways(brokers: MakeBrokers) -> None:
+    broker = (await brokers(1))[0]
+    broker.order(0, 1, replicas=[0, 1], isr=[0])
+    for sequence in (3, 1):
+        assert DirectProduce().answers(broker.manager, [produce_frame(batch(sequence))]) == []
+        assert await told(broker, sequence) is NOT_YET
+    for sequence in range(5):
+        assert await told(broker, sequence) is ErrorCode.NONE
+    assert await told(broker, 9) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert broker.log.end_offset == 5
 
 
 async def told(broker: Broker, sequence: int) -> ErrorCode:
