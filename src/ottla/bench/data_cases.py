@@ -144,6 +144,7 @@ class Produce(Throughput):
         self._send(side, "warm-up", scaled(self._load.records * WARM_UP_SHARE, scale))
 
     def ready(self, side: DataSide, topic: str) -> None:
+        side.uncache()
         with Work(side.bootstrap_servers) as work:
             # One partition for each broker.
             work.create([topic], self.brokers, replicas=self.brokers)

@@ -98,6 +98,14 @@ class DataSide(ABC):
             raise
         return self
 
+    def uncache(self) -> None:
+        """Lets the page cache go of what was synced. Pages that nobody used yet cost a virtual
+        machine 10 µs each, five times as much as others: without this, the later rounds of a
+        large load pay for memory and not for brokers."""
+        for path in self._folder.rglob("*.log"):
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
     def wipe(self) -> None:
         """Ends the processes and begins with an empty folder again."""
         self.kill()

@@ -24,7 +24,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from ottla.broker.authentication import Authentication
     from ottla.broker.server import BrokerServer
@@ -72,6 +72,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self._task: asyncio.Task[None] | None = None
+        self._running: Coroutine[Any, Any, Any] | None = None
         self._write_blocked = False
         self._muted = False
         self._reading_paused = False
@@ -196,8 +197,11 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def cancel(self) -> None:
         """Ends the request under way, for the broker's own shutdown."""
-        if self._task is not None:
-            self._task.cancel()
+        task, running = self._task, self._running
+        if task is not None and running is not None:
+            task.cancel()
+            # A task that had no turn yet leaves its coroutine behind.
+            task.add_done_callback(lambda _: running.close())
 
     def _serve_queue(self) -> None:
         if not self.server.processing or self._serving:
@@ -340,6 +344,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._answer_failure(call, error)
                 return
             running = dispatch.resume(running, waiting)
+        self._running = call.running
         self._task = self.server.loop.create_task(self._complete(call, running))
 
     def _authenticate(self, authentication: Authentication, frame: memoryview) -> None:
@@ -369,7 +374,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         else:
             self._answer(call, response)
         finally:
-            self._task = None
+            self._task = self._running = None
         self.last_active = self._now()
         self._serve_queue()
 

@@ -62,9 +62,11 @@ def begin(
     context = RequestContext(
         services, call.header, listener, client_host, principal, services.authorizer
     )
-    call.running = call.loaded.handle(context, call.request)
+    handle = call.loaded.handle
     if call.header.api_key == _LEADER_AND_ISR:
-        call.running = _after_topic_configs(context, call.request, call.running)
+        call.running = _after_topic_configs(context, call.request, handle)
+    else:
+        call.running = handle(context, call.request)
     return call
 
 
@@ -91,7 +93,7 @@ def read(frame: memoryview) -> Call:
 
 
 async def _after_topic_configs(
-    context: RequestContext, request: Any, running: Coroutine[Any, Any, Any]
+    context: RequestContext, request: Any, handle: Callable[..., Coroutine[Any, Any, Any]]
 ) -> Any:
     """LeaderAndIsr may create logs, which need their topic's configs at once."""
     states = [
@@ -104,15 +106,11 @@ async def _after_topic_configs(
     topics = dict.fromkeys(name for name, _ in states)
     # What is known of a topic that has no log here may be of an earlier life.
     hosted = {name for name, s in states if logs.get(TopicPartition(name, s.partition_index))}
-    try:
-        # Whoever is not allowed to send this is told so by the handler.
-        if allowed_on_cluster(context, Operation.CLUSTER_ACTION, log_denied=False):
-            again = [topic for topic in topics if topic not in hosted]
-            await context.services.topic_settings.load(topics, again=again)
-    except BaseException:
-        running.close()
-        raise
-    return await running
+    # Whoever is not allowed to send this is told so by the handler.
+    if allowed_on_cluster(context, Operation.CLUSTER_ACTION, log_denied=False):
+        again = [topic for topic in topics if topic not in hosted]
+        await context.services.topic_settings.load(topics, again=again)
+    return await handle(context, request)
 
 
 async def _unsupported_api_versions(loaded: LoadedRoute) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -380,3 +381,30 @@ async def test_closing_the_server_ends_connections_and_handlers(
         await asyncio.wait_for(answer, 2)
     assert cancelled.is_set()
     assert server.connection_count == 0
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_request_that_comes_with_the_stop_leaves_nothing_behind(
+    start: StartServer, route: Any
+) -> None:
+    begun: list[Any] = []
+
+    async def handle(ctx: Any, request: Any) -> Any:
+        raise AssertionError("it had no turn")
+
+    def begin(ctx: Any, request: Any) -> Any:
+        begun.append(handle(ctx, request))
+        # What the stop does, before the request's task has its first turn.
+        for served in server._connections:
+            asyncio.get_running_loop().call_soon(served.cancel)
+        return begun[0]
+
+    route("CreateTopics", begin)
+    server = await start()
+    connection = await _open(server)
+    answer = connection.send_nowait(m.CreateTopicsRequest(), 5)
+    await asyncio.sleep(0.05)
+    await server.close()
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(answer, 2)
+    assert inspect.getcoroutinestate(begun[0]) == inspect.CORO_CLOSED
