@@ -23,7 +23,7 @@ from ottla.storage.checkpoints import CheckpointDamaged
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.log import Log
 from ottla.storage.open_files import OpenFiles
-from ottla.storage.producer_state import SnapshotDamaged
+from ottla.storage.producer_state import ProducerBatch, SnapshotDamaged
 from ottla.storage.segment import Segment
 from ottla.storage.settings import LogSettings
 from ottla.types import TopicPartition
@@ -48,6 +48,8 @@ class Note(NamedTuple):
     first_timestamp: int | None
     epochs: list[tuple[int, int]]
     producers: str  # a snapshot file in hex; empty where there are none
+    # What a snapshot does not hold: producer, epoch, batch; each producer's last but one first.
+    earlier_batches: list[tuple[int, ...]]
 
 
 def is_bare(log: Log, names: Collection[str]) -> bool:
@@ -71,6 +73,11 @@ def take_note(log: Log, disk: Disk) -> Note:
         *active.bounds_in_time(),
         log.epochs.entries(),
         log.producers.encode_snapshot().hex() if len(log.producers) else "",
+        [
+            (producer_id, producer.epoch, *batch)
+            for producer_id, producer in log.producers.items()
+            for batch in list(producer.batches)[-2::-1]
+        ],
     )
 
 
@@ -138,7 +145,9 @@ def load_noted(
         return log
     try:
         log.producers.load_snapshot(snapshot, log.end_offset)
-    except SnapshotDamaged:
+        for producer_id, epoch, *batch in note.earlier_batches:
+            log.producers.recall(producer_id, epoch, ProducerBatch(*batch))
+    except (SnapshotDamaged, TypeError, ValueError):
         return None
     log.producers.replicated_up_to(log.high_watermark)
     log.producers.loaded()

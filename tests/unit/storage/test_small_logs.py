@@ -111,6 +111,24 @@ async def test_a_small_log_starts_from_its_note_alone(tmp_path: Path) -> None:
     await logs.shutdown()
 
 
+async def test_the_last_batches_of_a_producer_are_noted(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    await logs.start()
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    for sequence in range(7):
+        log.append_as_leader(batch(1, producer=(7, 0, sequence)), 2)
+    await logs.shutdown()
+    logs, log = await started(tmp_path)
+    for sequence in range(2, 7):
+        again = log.append_as_leader(batch(1, producer=(7, 0, sequence)), 2)
+        assert (again.duplicate, again.first_offset) == (True, sequence)
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(batch(1, producer=(7, 0, 1)), 2)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert not log.append_as_leader(batch(1, producer=(7, 0, 7)), 2).duplicate
+    await logs.shutdown()
+
+
 async def test_a_log_that_outgrew_its_note_gets_its_side_files(tmp_path: Path) -> None:
     await stopped_with_records(tmp_path)
     logs, log = await started(tmp_path)
@@ -369,7 +387,7 @@ def test_many_files_and_one_by_one_are_all_synced(
 
 
 def test_notes_read_as_written() -> None:
-    note = small_logs.Note("a-0", TOPIC_ID.hex(), 3, 70, 5, 4, 9, 3, None, [(1, 3)], "")
+    note = small_logs.Note("a-0", TOPIC_ID.hex(), 3, 70, 5, 4, 9, 3, None, [(1, 3)], "", [])
     assert small_logs.decode_notes(small_logs.encode_notes([note])) == {
         "a-0": note._replace(epochs=[[1, 3]])  # type: ignore[list-item]
     }
