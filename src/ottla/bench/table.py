@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# Columns that leave the names of the work enough room.
+_WIDTH_OF_A_TABLE = 120
 
 
 class Row(NamedTuple):
@@ -48,6 +54,15 @@ def print_rows(rows: Sequence[Row], output: str, title: str = "") -> None:
         print(json.dumps([row.as_json() for row in rows], indent=2))
         return
     from rich.console import Console
+
+    console = Console(highlight=False)
+    if console.width < _WIDTH_OF_A_TABLE:
+        console.print("\n".join(_lines(rows, title)), soft_wrap=True)
+    else:
+        console.print(_table(rows, title))
+
+
+def _table(rows: Sequence[Row], title: str) -> Table:
     from rich.table import Table
 
     table = Table(title=title or None)
@@ -57,15 +72,29 @@ def print_rows(rows: Sequence[Row], output: str, title: str = "") -> None:
     table.add_column("goal")
     table.add_column("holds")
     for row in rows:
-        table.add_row(
-            row.work,
-            _quantity(row.ours, row.unit),
-            _quantity(row.peer, row.unit),
-            "–" if row.ratio is None else f"{row.ratio:.2f}×",
-            row.goal or "–",
-            {True: "yes", False: "[bold red]no[/]", None: "–"}[row.holds],
-        )
-    Console().print(table)
+        table.add_row(row.work, *_figures(row))
+    return table
+
+
+def _lines(rows: Sequence[Row], title: str) -> list[str]:
+    """Two for each row, where a table would break its words apart."""
+    lines = [f"[bold]{title}[/]"] if title else []
+    for row in rows:
+        ours, peer, ratio, goal, holds = _figures(row)
+        beside = "" if row.peer is None else f"  peer {peer}  {ratio}"
+        wanted = f"  goal {goal}: {holds}" if row.goal else ""
+        lines += [row.work, f"    ours {ours}{beside}{wanted}"]
+    return lines
+
+
+def _figures(row: Row) -> tuple[str, str, str, str, str]:
+    return (
+        _quantity(row.ours, row.unit),
+        _quantity(row.peer, row.unit),
+        "–" if row.ratio is None else f"{row.ratio:.2f}×",
+        row.goal or "–",
+        {True: "yes", False: "[bold red]no[/]", None: "–"}[row.holds],
+    )
 
 
 def chosen_names(only: Sequence[str], there: Sequence[str]) -> set[str]:

@@ -12,7 +12,7 @@ from ottla.bench import data, data_clients
 from ottla.bench.data_cases import CASES, Case, Sample
 from ottla.bench.data_clients import ClientFailed
 from ottla.bench.data_plot import draw
-from ottla.bench.table import Row
+from ottla.bench.table import Row, print_rows
 from ottla.cli.bench import command
 from ottla.errors import OttlaError
 
@@ -102,6 +102,20 @@ def test_what_the_consumer_tool_prints() -> None:
 def test_quantiles_are_in_milliseconds() -> None:
     found = data_clients.summary([number / 1000 for number in range(1, 100)])
     assert found == pytest.approx((50.0, 99.0))
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_words_of_a_row_stay_whole(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    title = "ProducerPerformance, 2,000,000 records"
+    missed = Row(title, 409_836, 280_073, "records/s", "≥ 1.5x Kafka's", False, True)
+    print_rows([missed, Row("  broker CPU", 0.5, None, "s")], "text", "T")
+    printed = capsys.readouterr().out
+    for words in (title, "409,836 records/s", "280,073 records/s", "1.46×", "≥ 1.5x Kafka's"):
+        assert words in printed
+    assert printed.count("no") == 1
 
 
 def test_the_plot_is_one_bar_for_each_row_with_a_peer() -> None:
