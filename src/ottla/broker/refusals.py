@@ -80,9 +80,9 @@ def _is_behind(sequence: int, other: int) -> bool:
 
 
 class _Gap(NamedTuple):
-    """The batch behind it, and when it was first seen."""
+    """What is waited for, and since when."""
 
-    batch: _Batch
+    first: _Batch
     since_ms: float
 
 
@@ -140,14 +140,15 @@ class Refusals:
         if batch is None:
             return False
         producer = producers.get(batch.producer_id)
-        if not _is_after_a_gap(batch, producer) or _is_heard(producer, partition):
+        if _is_heard(producer, partition) or not _is_after_a_gap(batch, producer):
             return False
+        first = batch._replace(sequence=_next_sequence(batch, producer))
         key = partition.tp, batch.producer_id
         gap = self._gaps.get(key)
         now_ms = self._monotonic_ms()
-        if gap is None or gap.batch != batch:
+        if gap is None or gap.first != first:
             self._gaps.pop(key, None)
-            self._gaps[key] = gap = _Gap(batch, now_ms)
+            self._gaps[key] = gap = _Gap(first, now_ms)
             if len(self._gaps) > MOST_KEPT:
                 del self._gaps[next(iter(self._gaps))]
         return now_ms - gap.since_ms < GAP_MS
@@ -192,12 +193,19 @@ def _is_in_order(batch: _Batch, producers: ProducerState) -> bool:
 
 
 def _is_after_a_gap(batch: _Batch, producer: Producer | None) -> bool:
-    """Records of the epoch are missing before it."""
+    """Records of its epoch are missing before it; older epochs have nothing to wait for."""
     if producer is None or batch.epoch > producer.epoch:
         return batch.sequence != 0
     return batch.epoch == producer.epoch and _is_behind(
-        batch.sequence, add_to_sequence(producer.last_sequence, 1)
+        batch.sequence, _next_sequence(batch, producer)
     )
+
+
+def _next_sequence(batch: _Batch, producer: Producer | None) -> int:
+    """Of the batch's epoch, which may be a new one."""
+    if producer is None or batch.epoch != producer.epoch:
+        return 0
+    return add_to_sequence(producer.last_sequence, 1)
 
 
 def _is_heard(producer: Producer | None, partition: Partition) -> bool:

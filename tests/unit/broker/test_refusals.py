@@ -168,7 +168,7 @@ def test_a_new_leader_waits_for_what_the_one_before_may_have_refused(partition: 
     assert partition.answer(6) is None
 
 
-@pytest.mark.parametrize(("epoch", "sequence"), [(0, 4), (1, 4)], ids=["unknown", "new epoch"])
+@pytest.mark.parametrize(("epoch", "sequence"), [(0, 4), (0, MAX_SEQUENCE), (1, 4)])
 def test_a_first_batch_begins_with_sequence_0(
     partition: Partition, epoch: int, sequence: int
 ) -> None:
@@ -187,6 +187,7 @@ def test_a_gap_that_is_not_filled_is_the_log_s_affair(partition: Partition) -> N
     assert partition.answer(8, producer_id=8) is NOT_YET
     partition.now_ms = GAP_MS
     assert partition.answer(6) is None
+    assert partition.answer(7) is None, "it is the same gap"
     assert partition.answer(8, producer_id=8) is NOT_YET
 
 
