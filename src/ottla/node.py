@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker import registration
+from ottla.broker.catch_up import delete_when_named
 from ottla.broker.connection_quotas import ConnectionQuotas
 from ottla.broker.security_setup import check_security
 from ottla.broker.server import BrokerServer
@@ -135,7 +136,7 @@ class Node:
         ]
         store.add_session_listener(self._session_changed)
         await self._register(check_endpoints=True)
-        await delete_stale_logs(store, parts.replica_manager)
+        await self._delete_stale_logs()
         identity.write_identity(
             self.runtime.disk,
             parts.log_manager.online_dirs(),
@@ -225,6 +226,12 @@ class Node:
             self._must_rejoin = False
             self.spawn(self._rejoin())
 
+    async def _delete_stale_logs(self) -> None:
+        store, replica_manager = self.services.store, self.parts.replica_manager
+        unnamed = await delete_stale_logs(store, replica_manager)
+        if unnamed:
+            self.spawn(delete_when_named(store, replica_manager, unnamed))
+
     async def _rejoin(self) -> None:
         """Under a new session: register with a new epoch, then take part in elections again."""
         while True:
@@ -234,7 +241,7 @@ class Node:
                 await delete_stale_logs(self.services.store, self.parts.replica_manager)
                 await forget_ended_topics(self.services.store, self.parts.replica_manager)
                 await self._register(check_endpoints=False)
-                await delete_stale_logs(self.services.store, self.parts.replica_manager)
+                await self._delete_stale_logs()
                 break
             except registration.RegistrationError as error:
                 self.fail(error)

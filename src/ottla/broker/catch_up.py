@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.stale_logs import delete_strays, forget_ended_topics, strays
+from ottla.broker.stale_logs import (
+    delete_stale_logs,
+    delete_strays,
+    forget_ended_topics,
+    strays,
+)
 from ottla.metadata.store import StoreError
 
 if TYPE_CHECKING:
@@ -61,6 +66,20 @@ class CatchUp:
                         lambda: delete_strays(self._store, self._replica_manager, suspects)
                     )
                 )
+
+
+async def delete_when_named(
+    store: MetadataStore, replica_manager: ReplicaManager, topics: Collection[str]
+) -> None:
+    """Deletes stale logs of topics that had no id yet, once they have one."""
+    for _ in range(_ATTEMPTS):
+        if not topics:
+            return
+        await asyncio.sleep(_PAUSE_S)
+        try:
+            topics = await delete_stale_logs(store, replica_manager, only=topics)
+        except StoreError as error:
+            log.warning("the ids of new topics could not be read, trying again: %r", error)
 
 
 async def _persistently(look: Callable[[], Awaitable[None]]) -> None:

@@ -34,8 +34,12 @@ _READS_IN_FLIGHT = 1_000
 
 async def delete_stale_logs(
     store: MetadataStore, replica_manager: ReplicaManager, only: Collection[str] | None = None
-) -> list[TopicPartition]:
-    """Of all topics, or of those in `only`; returns the partitions whose logs went."""
+) -> frozenset[str]:
+    """Of all topics, or of those in `only`.
+
+    Returns topics whose logs have an id and whose znode has none: written by hand, they get theirs
+    from the controller, and then it shows whose the logs are.
+    """
     log_manager = replica_manager.log_manager
     logs = {log.tp: log for log in log_manager.logs() if only is None or log.tp.topic in only}
     topics = sorted({tp.topic for tp in logs})
@@ -47,7 +51,11 @@ async def delete_stale_logs(
     # A log that was made while the store was asked belongs to a topic of now.
     stale = [tp for tp in log_manager.stale_logs(ids) if log_manager.get(tp) is logs.get(tp)]
     _delete(replica_manager, stale)
-    return stale
+    return frozenset(
+        tp.topic
+        for tp, log in logs.items()
+        if log.topic_id != ZERO_TOPIC_ID and ids.get(tp.topic, log.topic_id) is None
+    )
 
 
 async def forget_ended_topics(store: MetadataStore, replica_manager: ReplicaManager) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from cluster_messages import partition, update
 
+from ottla.broker import catch_up
 from ottla.broker.catch_up import CatchUp
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.stale_logs import delete_stale_logs
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.znodes import ReplicaAssignment, TopicZnode
 from ottla.types import TopicPartition
@@ -36,7 +39,11 @@ class Logs:
         return self.by_partition.get(tp)
 
     def stale_logs(self, ids: dict[str, bytes | None]) -> list[TopicPartition]:
-        return [tp for tp in self.by_partition if tp.topic not in ids]
+        return [
+            tp
+            for tp, log in self.by_partition.items()
+            if tp.topic not in ids or ids[tp.topic] not in (None, log.topic_id)
+        ]
 
 
 class Broker:
@@ -46,8 +53,8 @@ class Broker:
         self.log_manager = Logs()
         self.hosts: set[TopicPartition] = set()
         self.work: list[asyncio.Task[None]] = []
-        catch_up = CatchUp(store, self, self._spawn)  # type: ignore[arg-type]
-        self.metadata_cache.add_listener(catch_up.metadata_came)
+        listener = CatchUp(store, self, self._spawn)  # type: ignore[arg-type]
+        self.metadata_cache.add_listener(listener.metadata_came)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.work.append(asyncio.get_running_loop().create_task(work))
@@ -81,7 +88,7 @@ async def broker(store: EmbeddedStore) -> Broker:
     return Broker(store)
 
 
-async def _topic(store: EmbeddedStore, name: str, topic_id: bytes, *replicas: int) -> None:
+async def _topic(store: EmbeddedStore, name: str, topic_id: bytes | None, *replicas: int) -> None:
     value = TopicZnode.encode({0: ReplicaAssignment(replicas)}, topic_id)
     await store.create(TopicZnode.path(name), value)
 
@@ -164,3 +171,21 @@ async def test_a_log_from_before_a_move_goes_after_its_topic(
     broker.log_manager.add("gone", 0, OLD)
     known = {"known": [partition(0, leader=1, replicas=[1])]}
     assert await broker.told(known, ids={"known": OLD}, epoch=1) == []
+
+
+async def test_a_topic_written_by_hand_tells_whose_the_logs_are_when_it_has_its_id(
+    broker: Broker, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catch_up, "_PAUSE_S", 0)
+    for name in ("again", "same"):
+        await _topic(store, name, None, 2)
+        broker.log_manager.add(name, 0, OLD)
+    manager = cast("ReplicaManager", broker)
+    unnamed = await delete_stale_logs(store, manager)
+    assert unnamed == {"again", "same"}
+    waiting = asyncio.create_task(catch_up.delete_when_named(store, manager, unnamed))
+    for name, topic_id in (("again", NEW), ("same", OLD)):
+        value = TopicZnode.encode({0: ReplicaAssignment((2,))}, topic_id)
+        await store.set(TopicZnode.path(name), value)
+    await waiting
+    assert [str(tp) for tp in broker.log_manager.by_partition] == ["same-0"]
