@@ -186,13 +186,22 @@ def test_closed_pipe(running: Cluster, ottla: Cli, topic: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "options", "reason"),
     [
-        ("a:b\nc\n", ["--key-separator", ":"], "line 2: no key: ':' is not in it"),
+        (
+            "a:b\nc\n",
+            ["--key-separator", ":"],
+            "line 2: no key: ':' is not in it (the line before it is written)",
+        ),
         ("x\n", ["--headers"], "line 1: no tab after the headers"),
         ("h\tx\n", ["--headers"], "line 1: the header 'h' is not name:value"),
         ("[]\n", ["--format", "json"], "line 1: not a JSON object"),
         ('{"valeu":1}\n', ["--format", "json"], "line 1: unknown field 'valeu'"),
         ("{\n", ["--format", "json"], "line 1: not JSON: "),
-        ("x\n", ["--partition", "7"], "has 3 partitions, there is no 7"),
+        ("x\n", ["--partition", "7"], "Error: refused has 3 partitions, there is no 7"),
+        (
+            "{}\n{}\n" + '{"partition":7}\n',
+            ["--format", "json"],
+            "line 3: refused has 3 partitions, there is no 7 (the 2 lines before it are written)",
+        ),
     ],
 )
 def test_lines_that_are_no_records(
@@ -211,12 +220,15 @@ def test_failures_in_one_line(ottla: Cli, tmp_path: Path) -> None:
     for arguments in (
         ("produce", "no-such-topic", "--file", "/dev/null"),
         ("produce", "t", "--file", str(nothing)),
+        ("produce", "t", "--file", str(tmp_path)),
         ("consume", "no-such-topic"),
         ("consume", "t", "--offset", "x"),
         ("consume", "t", "--offset", "1", "--from-beginning"),
     ):
         code, out, err = ottla(*arguments)
         assert (code, out, err.count("\n")) == (1, [], 1), err
+        if "no-such-topic" in arguments:
+            assert "`ottla topics --create --topic no-such-topic` makes one" in err
 
 
 def test_a_leader_moves_under_a_producer(running: Cluster, ottla: Cli, topic: str) -> None:

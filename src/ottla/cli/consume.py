@@ -16,6 +16,7 @@ from ottla.cli.options import (
     connect_admin,
     flag,
     run_async,
+    topic_failure,
 )
 from ottla.errors import KafkaError, OttlaError
 from ottla.types import TopicPartition
@@ -58,8 +59,9 @@ class Wanted(NamedTuple):
 @flag("follow", "Go on with what comes from now on, until Ctrl-C.")
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after N.")
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+    "--format", "--output", "form", type=click.Choice(["text", "json"]), default="text",
+    show_default=True,
+)  # fmt: skip
 @flag("keys", "Print keys in front of values.")
 @flag("headers", "Print headers, h1:v1,h2:v2.")
 @flag("timestamps", "Print timestamps.")
@@ -156,7 +158,8 @@ async def _batches(admin: Admin, wanted: Wanted) -> AsyncIterator[list[FetchedRe
 async def _partitions(admin: Admin, wanted: Wanted) -> list[TopicPartition]:
     described = (await admin.describe_topics([wanted.topic]))[wanted.topic]
     if isinstance(described, KafkaError):
-        raise KafkaError(described.code, f"{wanted.topic}: {described}")
+        named = KafkaError(described.code, f"{wanted.topic}: {described}")
+        raise topic_failure(wanted.topic, named)
     there = [p.partition for p in described.partitions]
     missing = sorted(set(wanted.partitions) - set(there))
     if missing:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.errors import OttlaError
+from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
     import asyncio
@@ -114,6 +114,16 @@ def connect_admin(bootstrap_server: str | None, command_config: Path | None = No
         timeout_ms=config.timeout_ms,
         credentials=config.credentials,
     )
+
+
+def topic_failure(topic: str, error: KafkaError) -> KafkaError:
+    """Why a topic cannot be read or written; one that is missing comes with what to do."""
+    if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return KafkaError(
+            error.code,
+            f"there is no topic {topic!r}: `ottla topics --create --topic {topic}` makes one",
+        )
+    return error
 
 
 def read_text_file(path: Path) -> str:

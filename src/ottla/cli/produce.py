@@ -18,8 +18,9 @@ from ottla.cli.options import (
     connect_admin,
     flag,
     run_async,
+    topic_failure,
 )
-from ottla.errors import OttlaError
+from ottla.errors import KafkaError, OttlaError
 
 if TYPE_CHECKING:
     from ottla.client.produce import TopicProducer
@@ -42,7 +43,7 @@ _PROGRESS_EVERY_S = 0.5
 @bootstrap_option
 @command_config_option
 @click.option(
-    "--file", "path", type=click.Path(path_type=Path), metavar="FILE",
+    "--file", "path", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Read this file instead of standard input.",
 )  # fmt: skip
 @click.option(
@@ -105,7 +106,12 @@ def command(
                 compression=_CODECS.index(compression),
                 timeout_ms=timeout,
             )
-            await producer.start()
+            try:
+                await producer.start()
+            except KafkaError as error:
+                raise topic_failure(topic, error) from None
+            if partition is not None:
+                producer.check_partition(partition)
             with _Input(path) as descriptor:
                 progress = Progress(topic, quiet=quiet)
                 source = Chunks(descriptor)
@@ -189,31 +195,56 @@ async def _pump(
             number += 1
             try:
                 record, own_partition = parse(line, now_ms())
+                if own_partition is not None:
+                    producer.check_partition(own_partition)
             except OttlaError as error:
                 await producer.flush()
-                raise OttlaError(f"line {number}: {error}") from None
+                raise OttlaError(_refused(number, error)) from None
             await producer.send(record, own_partition if partition is None else partition)
         progress.show(producer.acknowledged)
     await producer.flush()
+
+
+def _refused(number: int, error: OttlaError) -> str:
+    """Where to mend the input, and from where on to send it again."""
+    before = number - 1
+    written = "the line before it is" if before == 1 else f"the {before} lines before it are"
+    return f"line {number}: {error}" + (f" ({written} written)" if before else "")
 
 
 class Lines:
     """Bytes in pieces of any size to lines without their ends, `\\n` or `\\r\\n`."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        # The line that has no end yet, joined only once: a long one comes in many pieces.
+        self._pieces: list[bytes] = []
+        self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        *whole, self._rest = (self._rest + chunk).split(b"\n")
-        if len(self._rest) > MAX_LINE_BYTES:
-            raise OttlaError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+        head, end, tail = chunk.partition(b"\n")
+        self._keep(head)
+        if not end:
+            return
+        yield self._taken()
+        *whole, rest = tail.split(b"\n")
         for line in whole:
             yield line.removesuffix(b"\r")
+        self._keep(rest)
 
     def last(self) -> Iterator[bytes]:
-        rest, self._rest = self._rest, b""
-        if rest:
-            yield rest.removesuffix(b"\r")
+        if self._size:
+            yield self._taken()
+
+    def _keep(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > MAX_LINE_BYTES:
+            raise OttlaError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+
+    def _taken(self) -> bytes:
+        line = b"".join(self._pieces)
+        self._pieces, self._size = [], 0
+        return line.removesuffix(b"\r")
 
 
 class Progress:

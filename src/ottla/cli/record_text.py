@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Headers = Sequence[tuple[str, bytes | None]]
 _FIELD_END = b"\t"
+# The difference of any two must fit in 64 bits: records carry that to the first of their batch.
+_LAST_TIMESTAMP_MS = 2**62
 _KNOWN_FIELDS = frozenset(
     {"key", "value", "headers", "partition", "timestamp"}
     # What `consume` adds and a new record cannot have.
@@ -62,7 +64,7 @@ class TextFormat(NamedTuple):
 def parse_json_line(line: bytes, now_ms: int) -> tuple[Record, int | None]:
     """The record, and the partition where one is named."""
     try:
-        item = json.loads(line)
+        item = json.loads(line, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise BadLine(f"not JSON: {error}") from None
     if not isinstance(item, dict):
@@ -73,15 +75,26 @@ def parse_json_line(line: bytes, now_ms: int) -> tuple[Record, int | None]:
     partition, timestamp = item.get("partition"), item.get("timestamp", now_ms)
     if not _is_int(timestamp) or not (partition is None or _is_int(partition)):
         raise BadLine("partition and timestamp are whole numbers")
-    headers = item.get("headers") or []
-    if isinstance(headers, dict):
-        headers = list(headers.items())
-    try:
-        pairs = [(str(name), _bytes_of(value)) for name, value in headers]
-    except (TypeError, ValueError):
-        raise BadLine("headers are an object, or a list of pairs") from None
-    record = Record(_bytes_of(item.get("key")), _bytes_of(item.get("value")), timestamp, pairs)
+    if not -1 <= timestamp <= _LAST_TIMESTAMP_MS:
+        raise BadLine("a timestamp is in milliseconds since 1970, or -1 for none")
+    headers = _json_headers(item.get("headers"))
+    record = Record(_bytes_of(item.get("key")), _bytes_of(item.get("value")), timestamp, headers)
     return record, partition
+
+
+def _json_headers(given: object) -> Headers:
+    pairs = list(given.items()) if isinstance(given, dict) else given or []
+    if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
+        raise BadLine("headers are an object, or a list of pairs")
+    return [(name, _bytes_of(value)) for name, value in pairs]
+
+
+def _is_pair(item: object) -> bool:
+    return isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def json_line(record: FetchedRecord) -> bytes:

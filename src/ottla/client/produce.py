@@ -101,11 +101,8 @@ class TopicProducer:
         """Sends what has gathered where enough has; the partition follows from the key, else."""
         if partition is None:
             partition = self._choose(record.key)
-        elif not 0 <= partition < self._partition_count:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{self._topic} has {self._partition_count} partitions, there is no {partition}",
-            )
+        else:
+            self.check_partition(partition)
         size = _size_of(record)
         if self._sizes.get(partition, 0) + size > self._batch_bytes and self._waiting.get(
             partition
@@ -116,6 +113,14 @@ class TopicProducer:
         self._total_bytes += size
         if self._total_bytes > _BUFFER_BATCHES * self._batch_bytes:
             await self.flush()
+
+    def check_partition(self, partition: int) -> None:
+        """Raises KafkaError for one that the topic does not have."""
+        if not 0 <= partition < self._partition_count:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{self._topic} has {self._partition_count} partitions, there is no {partition}",
+            )
 
     def _choose(self, key: bytes | None) -> int:
         if key is None:

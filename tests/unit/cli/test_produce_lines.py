@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.cli import produce
 from ottla.cli.produce import Lines
 from ottla.cli.record_text import BadLine, Columns, TextFormat, json_line, parse_json_line
 from ottla.client.fetch import FetchedRecord
+from ottla.errors import OttlaError
 from ottla.types import TopicPartition
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch, iter_records
 
 TP = TopicPartition("t", 1)
 some_bytes = st.none() | st.binary(max_size=20)
@@ -25,6 +27,20 @@ def test_lines_do_not_depend_on_how_bytes_arrive(chunks: list[bytes]) -> None:
     *whole, last = b"".join(chunks).split(b"\n")
     expected = [line.removesuffix(b"\r") for line in whole]
     assert found == expected + ([last.removesuffix(b"\r")] if last else [])
+
+
+def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "MAX_LINE_BYTES", 10)
+    lines = Lines()
+    assert [*lines.feed(b"12345"), *lines.feed(b"67890\n1234")] == [b"1234567890"]
+    with pytest.raises(OttlaError, match="a line is longer than 10 bytes"):
+        list(lines.feed(b"567890a"))
+
+
+def test_timestamps_at_the_edges_make_a_batch() -> None:
+    times = [-1, 2**62]
+    items = [parse_json_line(b'{"timestamp": %d}' % time, 9)[0] for time in times]
+    assert [record.timestamp for record in iter_records(build_batch(items))] == times
 
 
 @given(some_bytes, some_bytes, st.lists(st.tuples(st.text(max_size=5), some_bytes), max_size=3))
@@ -42,6 +58,8 @@ def test_json_of_other_kinds() -> None:
     for line in (
         b"", b"5", b'{"key": 1', b'{"nope": 1}', b'{"partition": "1"}', b'{"timestamp": true}',
         b'{"headers": [1]}', b'{"value": {"base64": "?"}}', b'{"value": "\\ud800"}',
+        b'{"headers": ["ab"]}', b'{"headers": [[1, "a"]]}', b'{"headers": 5}', b'{"value": NaN}',
+        b'{"timestamp": 99999999999999999999}', b'{"timestamp": -2}',
     ):  # fmt: skip
         with pytest.raises(BadLine):
             parse_json_line(line, 9)
