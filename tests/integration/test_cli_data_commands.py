@@ -265,6 +265,14 @@ def test_groups(running: Cluster, ottla: Cli, topic: str, tmp_path: Path) -> Non
            "consumer_id": None, "host": None, "client_id": None}  # fmt: skip
     described = json.loads(out[0])
     assert code == 0 and [d["offsets"] for d in described] == [[row]]
+    for long_ago in ("--to-datetime=1960-01-01T00:00:00.000", "--by-duration=P99999D"):
+        out = ottla("groups", "--reset-offsets", "--group", "g", "--topic", f"{topic}:1",
+                    long_ago, "--dry-run")[1]  # fmt: skip
+        assert out[-1].split() == ["g", topic, "1", "0"]
+    # CSV for all groups names them, even where there is one.
+    export = ottla("groups", "--reset-offsets", "--all-groups", "--all-topics", "--to-latest",
+                   "--export", "--dry-run")  # fmt: skip
+    assert export == (0, [f"g,{topic},1,3"], "")
     plan = tmp_path / "plan"
     export = ottla("groups", "--reset-offsets", "--group", "g", "--all-topics", "--to-latest",
                    "--export", "--dry-run")  # fmt: skip

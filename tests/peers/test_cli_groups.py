@@ -88,6 +88,8 @@ LOOK = [
     "--reset-offsets --group one --topic t1 --to-earliest --to-latest --dry-run",
     "--reset-offsets --group one --topic t1 --to-earliest --export --dry-run",
     "--reset-offsets --group one --group two --topic t1 --to-earliest --export --dry-run",
+    "--reset-offsets --group one --group live --topic t1 --to-earliest --export --dry-run",
+    "--reset-offsets --all-groups --topic t1 --to-earliest --export --dry-run",
 ]
 CHANGE = [
     "--reset-offsets --group @-g --topic t1 --to-latest --execute",

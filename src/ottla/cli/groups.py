@@ -204,7 +204,15 @@ def _check_reset(given: Arguments, selected: bool) -> Reset:
     number = given.to_offset if given.to_offset is not None else given.shift_by
     if not (given.dry_run or given.execute):
         click.echo(_DRY_RUN_WARNING, err=True)
-    return Reset(chosen[0], number or 0, timestamp_ms, given.from_file)
+    return Reset(
+        chosen[0],
+        number or 0,
+        # No record is older than 1970; to a broker, numbers below 0 mean other things than times.
+        max(timestamp_ms, 0),
+        given.from_file,
+        # Kafka's tool looks at the options, not at how many groups were found or could be reset.
+        names_groups=len(given.group) != 1,
+    )
 
 
 def _refuse_if(wrong: bool, text: str) -> None:
@@ -240,5 +248,5 @@ async def _execute(given: Arguments, reset: Reset | None) -> None:
             plans = await groups.plan_reset(group_ids, topics, reset)
             if given.execute:
                 await groups.execute_reset(plans)
-            groups.show_reset(plans, export=given.export)
+            groups.show_reset(plans, reset, export=given.export)
             groups.raise_failures()

@@ -167,7 +167,9 @@ class Groups:
     ) -> dict[str, Plan]:
         """What to commit for each group; groups with members are left alone, and reported."""
         plans: dict[str, Plan] = {}
-        file_plans = read_plan(reset.file, group_ids) if reset.file else {}
+        file_plans = {}
+        if reset.file:
+            file_plans = read_plan(reset.file, group_ids, names_groups=reset.names_groups)
         for group_id in dict.fromkeys(group_ids):
             state = (await self._groups.describe_group(group_id)).state
             if state not in (_EMPTY, _DEAD):
@@ -189,7 +191,7 @@ class Groups:
             if plan:
                 await self._groups.commit_offsets(group_id, plan)
 
-    def show_reset(self, plans: Mapping[str, Plan], *, export: bool) -> None:
+    def show_reset(self, plans: Mapping[str, Plan], reset: Reset, *, export: bool) -> None:
         if self._as_json:
             print_json(
                 {
@@ -201,7 +203,11 @@ class Groups:
                 }
             )
         else:
-            _print(output.export_lines(plans) if export else output.reset_lines(plans))
+            _print(
+                output.export_lines(plans, names_groups=reset.names_groups)
+                if export
+                else output.reset_lines(plans)
+            )
 
     def raise_failures(self) -> None:
         if self._failures:

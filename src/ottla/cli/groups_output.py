@@ -123,10 +123,12 @@ def reset_lines(plans: Mapping[str, Mapping[TopicPartition, int]]) -> list[str]:
     return ["", *(_columns(widths, row) for row in rows)]
 
 
-def export_lines(plans: Mapping[str, Mapping[TopicPartition, int]]) -> list[str]:
-    """CSV that `--from-file` reads; the group is named where there are several."""
+def export_lines(
+    plans: Mapping[str, Mapping[TopicPartition, int]], *, names_groups: bool
+) -> list[str]:
+    """CSV that `--from-file` reads."""
     return [
-        ",".join([group_id] * (len(plans) > 1) + [tp.topic, str(tp.partition), str(offset)])
+        ",".join([group_id] * names_groups + [tp.topic, str(tp.partition), str(offset)])
         for group_id, plan in plans.items()
         for tp, offset in plan.items()
     ]

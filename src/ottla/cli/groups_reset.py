@@ -36,6 +36,8 @@ class Reset(NamedTuple):
     number: int = 0
     timestamp_ms: int = 0
     file: Path | None = None
+    # Lines of CSV begin with the group, unless just one was named.
+    names_groups: bool = False
 
 
 class Range(NamedTuple):
@@ -90,13 +92,18 @@ def parse_duration(text: str) -> int:
     names = ("days", "hours", "minutes", "seconds")
     if match is None or match["time"] in ("T", "t") or not any(match[name] for name in names):
         raise ResetFailed("Text cannot be parsed to a Duration")
-    length = timedelta(**{name: float(match[name] or 0) for name in names})
-    return (-length if match["sign"] == "-" else length) // timedelta(milliseconds=1)
+    try:
+        length = timedelta(**{name: float(match[name] or 0) for name in names})
+        return (-length if match["sign"] == "-" else length) // timedelta(milliseconds=1)
+    except OverflowError:
+        raise ResetFailed("Exceeds capacity of Duration") from None
 
 
-def read_plan(path: Path, group_ids: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Lines `topic,partition,offset` for one group, with the group in front for several."""
-    columns = 4 if len(group_ids) > 1 else 3
+def read_plan(
+    path: Path, group_ids: Sequence[str], *, names_groups: bool
+) -> dict[str, dict[TopicPartition, int]]:
+    """Lines `topic,partition,offset`, with the group in front where lines name groups."""
+    columns = 4 if names_groups else 3
     plans: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in group_ids}
     for number, line in enumerate(read_text_file(path).splitlines(), start=1):
         cells = [cell.strip() for cell in line.split(",")]

@@ -62,6 +62,12 @@ def test_what_is_no_duration(text: str) -> None:
         parse_duration(text)
 
 
+@pytest.mark.parametrize("text", ["P999999999DT999999999H", "-P999999999DT1H"])
+def test_durations_beyond_all_bounds(text: str) -> None:
+    with pytest.raises(ResetFailed, match="Exceeds capacity of Duration"):
+        parse_duration(text)
+
+
 def test_topics_and_partitions() -> None:
     assert parse_topics(["t:1,0", "u", "v:2:3"]) == ([T1, T0, TopicPartition("v", 2)], ["u"])
     for text in ("t:", "t:x", "t:-1"):
@@ -91,13 +97,13 @@ def test_a_shift_needs_a_committed_offset() -> None:
 def test_plans_from_files(tmp_path: Path) -> None:
     path = tmp_path / "plan"
     path.write_text("t,0,5\n\n t, 1, 6\n")
-    assert read_plan(path, ["g"]) == {"g": {T0: 5, T1: 6}}
+    assert read_plan(path, ["g"], names_groups=False) == {"g": {T0: 5, T1: 6}}
     path.write_text("g,t,0,5\nother,t,0,7\n")
-    assert read_plan(path, ["g", "h"]) == {"g": {T0: 5}, "h": {}}
+    assert read_plan(path, ["g", "h"], names_groups=True) == {"g": {T0: 5}, "h": {}}
     for text in ("t,0\n", "t,x,5\n", "g,t,0,5\n"):
         path.write_text(text)
         with pytest.raises(ResetFailed, match=r"plan, line 1: expected 3 values"):
-            read_plan(path, ["g"])
+            read_plan(path, ["g"], names_groups=False)
 
 
 @pytest.mark.parametrize(
