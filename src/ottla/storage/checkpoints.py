@@ -4,6 +4,7 @@ PartitionMetadataFile, BrokerMetadataCheckpoint): one encoder and one decoder ea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition, format_topic_id, parse_topic_id
 
@@ -45,6 +46,14 @@ def _decode_lines(data: bytes, fields: int) -> list[list[str]]:
     return entries
 
 
+def _long(text: str) -> int:
+    """As Java reads a long."""
+    number = int(text)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{text} has more than 64 bits")
+    return number
+
+
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     return _encode_lines(
         f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
@@ -54,7 +63,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     try:
         return {
-            TopicPartition(topic, int(partition)): int(offset)
+            TopicPartition(topic, int(partition)): _long(offset)
             for topic, partition, offset in _decode_lines(data, 3)
         }
     except ValueError as error:
@@ -67,9 +76,13 @@ def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
 
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
     try:
-        return [(int(epoch), int(start)) for epoch, start in _decode_lines(data, 2)]
+        entries = [(int(epoch), _long(start)) for epoch, start in _decode_lines(data, 2)]
     except ValueError as error:
         raise CheckpointDamaged(f"malformed number: {error}") from None
+    for (epoch, start), (next_epoch, next_start) in pairwise([(-1, -1), *entries]):
+        if next_epoch <= epoch or next_start <= start:
+            raise CheckpointDamaged(f"epoch {next_epoch} from {next_start} after {epoch}, {start}")
+    return entries
 
 
 def encode_partition_metadata(topic_id: TopicId) -> bytes:

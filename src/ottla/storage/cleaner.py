@@ -93,7 +93,8 @@ class Cleaner:
     def _choose(self) -> DirtyLog | None:
         now_ms = self._runtime.clock.now_ms()
         candidates = []
-        for log in self._logs():
+        # A copy: a folder that fails takes its logs away.
+        for log in list(self._logs()):
             if "compact" not in log.settings.cleanup_policy or log.tp in self.uncleanable:
                 continue
             if len(log.segments) > 1:
@@ -102,6 +103,8 @@ class Cleaner:
                 except KafkaError as error:
                     _logger.error("%s cannot be compacted and is left out: %s", log.tp, error)
                     self.uncleanable.add(log.tp)
+                except OSError as error:
+                    self._on_failure(log.data_dir, error)
         self.max_dirty_percent = round(100 * max((found.ratio for found in candidates), default=0))
         return cleaning_plan.filthiest(candidates)
 
@@ -134,10 +137,12 @@ class Cleaner:
         await self._run(
             compaction.map_keys(disk, sources, dirty.first_dirty, aborted, newest, buffer_bytes)
         )
+        self._check_unchanged(log, generation, parts)
         transactions = CleanedTransactions(aborted)
         covered = [part for part in parts if part.base_offset < newest.end_offset]
         before = log.size
         for group in cleaning_plan.group_segments(log, covered, dirty.first_uncleanable):
+            self._check_unchanged(log, generation, group)
             rewrite = compaction.GroupRewrite(
                 disk,
                 _sources(log, group, dirty.first_uncleanable),

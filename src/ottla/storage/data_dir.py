@@ -23,6 +23,8 @@ DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 _MAX_NAME = 255
 _UUID_DIGITS = 32
+_PARTITION_DIGITS = 10
+_MAX_PARTITION = 0x7FFFFFFF
 
 
 class StrangeFolder(OttlaError):
@@ -33,6 +35,8 @@ def parse_folder_name(name: str) -> TopicPartition | None:
     """`topic-3` -> (topic, 3); None for anything else."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not (number.isascii() and number.isdigit()):
+        return None
+    if len(number) > _PARTITION_DIGITS or int(number) > _MAX_PARTITION:
         return None
     return TopicPartition(topic, int(number))
 
@@ -97,7 +101,7 @@ class DataDir:
             self._disk.sync_dir(self.path)
         recovery_points = self._read_or_empty(checkpoints.RECOVERY_POINTS)
         starts = self._read_or_empty(checkpoints.LOG_STARTS)
-        watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
+        watermarks = self._read_or_empty(checkpoints.HIGH_WATERMARKS)
         cleaned = self.checkpointed_cleaned = self._read_or_empty(checkpoints.CLEANED)
         found = Found([], [], [])
         for name in self._disk.list_dir(self.path):
@@ -155,21 +159,17 @@ class DataDir:
             return {}
 
     def _read_or_empty(self, name: str) -> dict[TopicPartition, int]:
-        """Kafka goes on without these: it then recovers more, or shows deleted records."""
-        try:
-            return self._read_offsets(name)
-        except OSError as error:
-            _logger.warning("%s", error)
-            return {}
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A damaged file is none. More is recovered then, deleted records are seen again, or a high
+        watermark comes from the leader and the followers; for the last one alone Kafka takes the
+        folder out of use, and does so again at every start."""
         path = self.path / name
         if not self._disk.exists(path):
             return {}
         try:
             return checkpoints.decode_offsets(self._disk.read_bytes(path))
-        except CheckpointDamaged as damage:
-            raise OSError(f"{path}: {damage}") from None
+        except (OSError, CheckpointDamaged) as error:
+            _logger.warning("%s is not used: %s", path, error)
+            return {}
 
     def high_watermarks(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
         return {log.tp: log.high_watermark for log in logs}

@@ -48,8 +48,8 @@ class Housekeeping:
                         result = job()
                         if asyncio.iscoroutine(result):
                             await result
-                    except (OSError, KafkaError):
-                        _logger.exception("%s failed", job.__name__)
+                    except (OSError, KafkaError) as error:
+                        _logger.error("%s failed: %s", job.__name__.strip("_"), error)
 
     async def compact(self) -> None:
         """Compacts one log after the other, then pauses (LogCleaner.CleanerThread)."""
@@ -98,7 +98,10 @@ class Housekeeping:
             return self._drop_deletable(log, now_ms)
         except OSError as error:
             self._manager.dir_failed(log.data_dir, error)
-            return False
+        except KafkaError as error:
+            # Its own trouble: the other logs are still to be looked at.
+            _logger.error("%s: retention meets damage: %s", log.tp, error)
+        return False
 
     def _drop_deletable(self, log: Log, now_ms: int) -> bool:
         count = retention.deletable_segments(log, now_ms)

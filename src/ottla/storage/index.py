@@ -25,12 +25,12 @@ class IndexDamaged(Exception):
 class OffsetIndex:
     """(offset relative to the segment's base, file position), both increasing."""
 
-    __slots__ = ("_positions", "offsets")
+    __slots__ = ("offsets", "positions")
 
     def __init__(self) -> None:
-        # Not to be changed from outside; there to be counted.
+        # Not to be changed from outside.
         self.offsets = array("i")
-        self._positions = array("i")
+        self.positions = array("i")
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -38,38 +38,38 @@ class OffsetIndex:
     def append(self, relative_offset: int, position: int) -> None:
         if not self.offsets or relative_offset > self.offsets[-1]:
             self.offsets.append(relative_offset)
-            self._positions.append(position)
+            self.positions.append(position)
 
     def position_before(self, relative_offset: int) -> int:
         """Where to start looking for the offset: the last indexed batch that ends at or before."""
         slot = bisect_right(self.offsets, relative_offset)
-        return self._positions[slot - 1] if slot else 0
+        return self.positions[slot - 1] if slot else 0
 
     def offset_from(self, position: int) -> int | None:
         """The offset of the first entry at the position or behind it."""
-        slot = bisect_left(self._positions, position)
+        slot = bisect_left(self.positions, position)
         return self.offsets[slot] if slot < len(self.offsets) else None
 
     def position_at_or_before(self, position: int) -> int:
         """The last indexed batch that does not start behind a place in the file."""
-        slot = bisect_right(self._positions, position)
-        return self._positions[slot - 1] if slot else 0
+        slot = bisect_right(self.positions, position)
+        return self.positions[slot - 1] if slot else 0
 
     def last_position(self) -> int:
-        return self._positions[-1] if self._positions else 0
+        return self.positions[-1] if self.positions else 0
 
     def truncate_to_position(self, size: int) -> None:
         """Forgets the entries of batches that start at or after `size`."""
-        keep = len(self._positions)
-        while keep and self._positions[keep - 1] >= size:
+        keep = len(self.positions)
+        while keep and self.positions[keep - 1] >= size:
             keep -= 1
         del self.offsets[keep:]
-        del self._positions[keep:]
+        del self.positions[keep:]
 
     def encode(self) -> bytes:
         entries = array("i", bytes(len(self.offsets) * OFFSET_ENTRY_BYTES))
         entries[0::2] = self.offsets
-        entries[1::2] = self._positions
+        entries[1::2] = self.positions
         if _SWAP:
             entries.byteswap()
         return entries.tobytes()
@@ -88,7 +88,7 @@ class OffsetIndex:
         used = len(offsets)
         while used and offsets[used - 1] == 0 and positions[used - 1] == 0:
             used -= 1
-        index.offsets, index._positions = offsets[:used], positions[:used]
+        index.offsets, index.positions = offsets[:used], positions[:used]
         if used and not (0 <= positions[used - 1] < max(log_bytes, 1)):
             raise IndexDamaged(f"last position {positions[used - 1]} is outside the log")
         return index
@@ -97,11 +97,11 @@ class OffsetIndex:
 class TimeIndex:
     """(timestamp, offset relative to the base): the largest timestamp up to that offset."""
 
-    __slots__ = ("_offsets", "timestamps")
+    __slots__ = ("offsets", "timestamps")
 
     def __init__(self) -> None:
         self.timestamps = array("q")
-        self._offsets = array("i")
+        self.offsets = array("i")
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -110,27 +110,27 @@ class TimeIndex:
         """Kafka's TimeIndex.maybeAppend: only a larger timestamp makes an entry; -1 never does."""
         if timestamp > (self.timestamps[-1] if self.timestamps else -1):
             self.timestamps.append(timestamp)
-            self._offsets.append(relative_offset)
+            self.offsets.append(relative_offset)
 
     def offset_before(self, timestamp: int) -> int:
         """Relative offset from where to look for the first record at or after `timestamp`."""
         slot = bisect_right(self.timestamps, timestamp)
-        return self._offsets[slot - 1] if slot else 0
+        return self.offsets[slot - 1] if slot else 0
 
     def last(self) -> tuple[int, int] | None:
-        return (self.timestamps[-1], self._offsets[-1]) if self.timestamps else None
+        return (self.timestamps[-1], self.offsets[-1]) if self.timestamps else None
 
     def truncate_to_offset(self, relative_offset: int) -> None:
         """Forgets entries at or after the offset."""
-        keep = len(self._offsets)
-        while keep and self._offsets[keep - 1] >= relative_offset:
+        keep = len(self.offsets)
+        while keep and self.offsets[keep - 1] >= relative_offset:
             keep -= 1
         del self.timestamps[keep:]
-        del self._offsets[keep:]
+        del self.offsets[keep:]
 
     def encode(self) -> bytes:
         pack = _TIME_ENTRY.pack
-        pairs = zip(self.timestamps, self._offsets, strict=True)
+        pairs = zip(self.timestamps, self.offsets, strict=True)
         return b"".join([pack(timestamp, offset) for timestamp, offset in pairs])
 
     @classmethod
@@ -145,5 +145,5 @@ class TimeIndex:
                     break
                 raise IndexDamaged(f"timestamp {timestamp} after {last[0]}")
             index.timestamps.append(timestamp)
-            index._offsets.append(offset)
+            index.offsets.append(offset)
         return index

@@ -49,15 +49,15 @@ def load_log(
     disk = runtime.disk
     log = Log(runtime, open_files, tp, folder, settings)
     log.topic_id = _read_topic_id(runtime, folder)
-    log.epochs = _read_epochs(runtime, folder)
     names = segment_files.tidy(disk, folder)
     for base_offset in segment_files.bases_among(names):
         log.add_segment(_open_segment(runtime, open_files, folder, base_offset, settings))
+    log.epochs = _read_epochs(runtime, log)
     log.recovery_point = recovery_point
     log.start_offset = start_offset
     bare = bool(log.segments) and small_logs.is_bare(log, names)
     producers: ProducerState | None = None
-    if not clean or (bare and log.active.size):
+    if not clean or (bare and log.active.size) or not _ends_well(log):
         may_have_gaps = was_compacted or "compact" in settings.cleanup_policy
         producers = recover(runtime, log, may_have_gaps=may_have_gaps, bare=bare)
     _settle_bounds(log, start_offset)
@@ -79,6 +79,19 @@ def load_log(
         log.write_snapshot()
     log.release()
     return log
+
+
+def _ends_well(log: Log) -> bool:
+    """Whether the last segment is as a clean stop leaves it, as far as a look at its end tells."""
+    if not log.segments:
+        return True
+    try:
+        log.active.unseal()
+        log.active.next_offset()
+    except LogDamaged as damage:
+        _logger.warning("%s: %s", log.active.path(segments.LOG_SUFFIX), damage)
+        return False
+    return True
 
 
 def _settle_bounds(log: Log, start_offset: int) -> None:
@@ -208,11 +221,13 @@ def _open_segment(
 
 
 def _remove_stray_snapshots(runtime: Runtime, log: Log) -> None:
-    """Keeps those at segment bases and the newest one if it lies above the last base."""
+    """Keeps those at segment bases and the newest one if it lies above the last base. One behind
+    the log's end speaks of records that are lost, and others will have their offsets."""
     bases = {segment.base_offset for segment in log.segments}
     offsets = snapshots.snapshot_offsets(runtime.disk, log.folder)
+    newest = max((offset for offset in offsets if offset <= log.end_offset), default=-1)
     for offset in offsets:
-        newest_above = offset == offsets[-1] and offset > log.active.base_offset
+        newest_above = offset == newest and offset > log.active.base_offset
         if offset not in bases and not newest_above:
             runtime.disk.remove(log.folder / segments.file_name(offset, segments.SNAPSHOT_SUFFIX))
 
@@ -230,11 +245,24 @@ def _read_topic_id(runtime: Runtime, folder: Path) -> bytes:
         return ZERO_TOPIC_ID
 
 
-def _read_epochs(runtime: Runtime, folder: Path) -> LeaderEpochs:
-    path = folder / checkpoints.LEADER_EPOCHS
+def _read_epochs(runtime: Runtime, log: Log) -> LeaderEpochs:
+    path = log.folder / checkpoints.LEADER_EPOCHS
     if not runtime.disk.exists(path):
         return LeaderEpochs()
     try:
         return LeaderEpochs(checkpoints.decode_epochs(runtime.disk.read_bytes(path)))
     except CheckpointDamaged as damage:
-        raise OSError(f"{path}: {damage}") from None
+        # Kafka takes the whole folder out of use; every batch names its epoch.
+        _logger.warning("%s: the leader epochs are read from the log: %s", path, damage)
+    epochs = LeaderEpochs()
+    for segment in log.segments:
+        file = runtime.disk.open(segment.path(segments.LOG_SUFFIX))
+        try:
+            for _, header in batch_scan.headers(file, 0, segment.size):
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+        except LogDamaged:
+            break  # recovery, or whoever reads there, meets it
+        finally:
+            file.close()
+    epochs.dirty = True
+    return epochs

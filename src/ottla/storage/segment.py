@@ -7,7 +7,8 @@ and writes them when it is sealed or closed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ottla.errors import ErrorCode, KafkaError
@@ -22,10 +23,12 @@ from ottla.storage.index import (
     TimeIndex,
 )
 from ottla.storage.index_builder import IndexBuilder
+from ottla.storage.index_checks import check_indexes
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.records import LOG_OVERHEAD_BYTES, BatchHeader
 
+_logger = logging.getLogger(__name__)
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -35,11 +38,20 @@ DELETED_SUFFIX = ".deleted"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 EMPTY = memoryview(b"")
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+_DIGITS = 20
 MAX_SEGMENT_BYTES = 0x7FFFFFFF
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    return f"{base_offset:020d}{suffix}"
+    return f"{base_offset:0{_DIGITS}d}{suffix}"
+
+
+def offsets_among(names: Iterable[str], suffix: str) -> list[int]:
+    """The offsets of the names that `file_name` makes with this suffix, ascending."""
+    stems = (name[: -len(suffix)] for name in names if name.endswith(suffix))
+    return sorted(
+        int(stem) for stem in stems if len(stem) == _DIGITS and stem.isascii() and stem.isdigit()
+    )
 
 
 # A batch inside an append: where it starts there, its last offset and largest timestamp.
@@ -53,6 +65,7 @@ class Segment:
         "_disk",
         "_file",
         "_first_timestamp",
+        "_is_scanned",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_offset_index",
@@ -91,6 +104,8 @@ class Segment:
         self._time_index: TimeIndex | None = None if size else TimeIndex()
         # None = not read yet; every entry is in its file as soon as it is here.
         self._aborted: list[AbortedTransaction] | None = None if size else []
+        # Whether indexes that contradicted the log were tried to be made again.
+        self._is_scanned = False
         self._bytes_since_entry = 0
         # None = not read yet: the time index's last entry has it.
         self._max_timestamp: int | None = None if size else -1
@@ -107,7 +122,8 @@ class Segment:
     def file(self) -> File:
         file = self._file
         if file is None:
-            file = self._file = self._disk.open(self.path(LOG_SUFFIX))
+            # Never made anew: an append would leave a hole where the records were.
+            file = self._file = self._disk.open(self.path(LOG_SUFFIX), create=False)
         self._open_files.touch(self)
         return file
 
@@ -130,6 +146,7 @@ class Segment:
         """Writes batches in one go, then indexes them (LogSegment.append, batch by batch)."""
         start = self.size
         offset_index, time_index = self._indexes()
+        largest = self.max_timestamp if self._max_timestamp is None else self._max_timestamp
         # Not at the file's end: an append that failed half way may have left bytes there.
         if len(parts) == 1:
             self.file().write_at(parts[0], start)
@@ -143,12 +160,12 @@ class Segment:
         for position, last_offset, max_timestamp in places:
             since += position - previous
             previous = position
-            if self._max_timestamp is None or max_timestamp > self._max_timestamp:
-                self._max_timestamp = max_timestamp
+            if max_timestamp > largest:
+                self._max_timestamp = largest = max_timestamp
                 self._max_timestamp_offset = last_offset
             if since > interval:
                 offset_index.append(last_offset - base, start + position)
-                time_index.append(self._max_timestamp, self._max_timestamp_offset - base)
+                time_index.append(largest, self._max_timestamp_offset - base)
                 since = 0
         self._bytes_since_entry = since + total - previous
         self.size = start + total
@@ -220,11 +237,27 @@ class Segment:
         """The first batch whose last offset is at or after `offset`; None behind the end."""
         offset_index, _ = self._indexes()
         start = offset_index.position_before(max(0, offset - self.base_offset))
-        for position, header in batch_scan.headers(
-            self.file(), start, self.size, window_bytes=batch_scan.LOOKUP_WINDOW_BYTES
-        ):
-            if header.base_offset + header.last_offset_delta >= offset:
-                return position, header
+        try:
+            return self._scan_for(offset, start)
+        except IndexDamaged as damage:
+            if not self._replace_indexes(damage):
+                raise LogDamaged(start, str(damage)) from None
+        return self.locate(offset)
+
+    def _scan_for(self, offset: int, start: int) -> tuple[int, BatchHeader] | None:
+        """Raises IndexDamaged where no batch for that offset begins at the start."""
+        try:
+            for position, header in batch_scan.headers(
+                self.file(), start, self.size, window_bytes=batch_scan.LOOKUP_WINDOW_BYTES
+            ):
+                if position == start > 0 and header.base_offset > offset:
+                    raise IndexDamaged(f"offset {header.base_offset} is not where it is indexed")
+                if header.base_offset + header.last_offset_delta >= offset:
+                    return position, header
+        except LogDamaged as damage:
+            if damage.position == start > 0:
+                raise IndexDamaged(str(damage)) from None
+            raise
         return None
 
     def locate_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, BatchHeader] | None:
@@ -232,6 +265,9 @@ class Segment:
         offset_index, time_index = self._indexes()
         relative = max(time_index.offset_before(timestamp), start_offset - self.base_offset)
         start = offset_index.position_before(max(0, relative))
+        if start and self.locate(self.base_offset + relative) is not None:
+            # The lookup made the indexes again where they did not fit.
+            start = self._indexes()[0].position_before(relative)
         for position, header in batch_scan.headers(self.file(), start, self.size):
             last_offset = header.base_offset + header.last_offset_delta
             if header.max_timestamp >= timestamp and last_offset >= start_offset:
@@ -355,9 +391,33 @@ class Segment:
                 self._time_index = TimeIndex.decode(
                     self._disk.read_bytes(self.path(TIME_INDEX_SUFFIX))
                 )
+                self._check(self._offset_index, self._time_index)
             except (FileNotFoundError, IndexDamaged):
-                self._offset_index, self._time_index = rebuild_indexes(self)
+                self._offset_index, self._time_index, _ = rebuild_indexes(self)
         return self._offset_index, self._time_index
+
+    def _check(self, offsets: OffsetIndex, times: TimeIndex) -> None:
+        try:
+            check_indexes(
+                self.file(), self.base_offset, self.size, self.index_interval_bytes, offsets, times
+            )
+        except IndexDamaged as damage:
+            self._replace_indexes(damage)
+
+    def _replace_indexes(self, damage: IndexDamaged) -> bool:
+        """Indexes from the log in the place of those that contradict it, also on disk where they
+        belong. Once only, and not where the log itself is damaged: reads behind that place need
+        what the files have."""
+        if self._is_scanned:
+            return False
+        self._is_scanned = True
+        offset_index, time_index, is_whole = rebuild_indexes(self)
+        if is_whole:
+            _logger.warning("%s: its indexes are made again: %s", self.path(LOG_SUFFIX), damage)
+            self.adopt_indexes(offset_index, time_index)
+            if self._sealed:
+                self.write_indexes()
+        return is_whole
 
     def seal(self) -> None:
         """No more appends: the indexes go to their files."""
@@ -385,13 +445,15 @@ class Segment:
                 file.close()
 
 
-def rebuild_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
-    """Both indexes from the log itself (LogSegment.recover without the cut)."""
+def rebuild_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex, bool]:
+    """Both indexes from the log itself (LogSegment.recover without the cut), and whether it could
+    be read to its end."""
     builder = IndexBuilder(segment.base_offset, segment.index_interval_bytes)
+    is_whole = True
     try:
         for position, header in batch_scan.headers(segment.file(), 0, segment.size):
             builder.add(position, header)
     except LogDamaged:
         # Reads up to the damage still work; a follower or an operator repairs the rest.
-        pass
-    return builder.finish()
+        is_whole = False
+    return *builder.finish(), is_whole

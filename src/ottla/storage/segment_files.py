@@ -9,6 +9,7 @@ of the segments that it covers, now or at the next start. The log file is the la
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from ottla.runtime import Disk
@@ -17,6 +18,7 @@ from ottla.storage import segment as segments
 from ottla.storage.batch_scan import LogDamaged
 from ottla.storage.segment import Segment
 
+_logger = logging.getLogger(__name__)
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 _REMOVED_SUFFIXES = (segments.DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
@@ -70,12 +72,7 @@ def bases_on_disk(disk: Disk, folder: Path) -> list[int]:
 
 
 def bases_among(names: list[str]) -> list[int]:
-    suffix = segments.LOG_SUFFIX
-    return sorted(
-        int(name[: -len(suffix)])
-        for name in names
-        if name.endswith(suffix) and name[: -len(suffix)].isdigit()
-    )
+    return segments.offsets_among(names, segments.LOG_SUFFIX)
 
 
 def tidy(disk: Disk, folder: Path) -> list[str]:
@@ -91,7 +88,7 @@ def tidy(disk: Disk, folder: Path) -> list[str]:
             disk.remove(folder / name)
         elif name.endswith(SWAP_SUFFIX):
             is_wanted = smallest_cleaned is None or _stem(name) < smallest_cleaned
-            if is_wanted and name.endswith(segments.LOG_SUFFIX + SWAP_SUFFIX):
+            if is_wanted and segments.offsets_among([name], segments.LOG_SUFFIX + SWAP_SUFFIX):
                 swaps.append(int(_stem(name)))
             elif is_wanted and name.endswith(segments.TXN_INDEX_SUFFIX + SWAP_SUFFIX):
                 transaction_indexes.append(name)
@@ -100,7 +97,8 @@ def tidy(disk: Disk, folder: Path) -> list[str]:
     for base_offset in swaps:
         _finish_swap(disk, folder, base_offset)
     for name in transaction_indexes:
-        disk.rename(folder / name, folder / name.removesuffix(SWAP_SUFFIX))
+        if disk.exists(folder / name):
+            disk.rename(folder / name, folder / name.removesuffix(SWAP_SUFFIX))
     if any(name.endswith(_PASSING_SUFFIXES) for name in names):
         names = disk.list_dir(folder)
     left: list[str] = []
@@ -123,19 +121,40 @@ def _is_cleaned(name: str) -> bool:
 
 
 def _finish_swap(disk: Disk, folder: Path, base_offset: int) -> None:
-    """Puts a compacted segment in the place of those that it covers."""
-    source = folder / (segments.file_name(base_offset, segments.LOG_SUFFIX) + SWAP_SUFFIX)
-    end = base_offset + 1
-    file = disk.open(source, create=False)
+    """Puts a compacted segment in the place of those that it covers. It was synced before it got
+    its name; if it is damaged all the same, the segments that it was made of are the better ones,
+    as long as they are there. The first of them is the first to go."""
+    target = folder / segments.file_name(base_offset, segments.LOG_SUFFIX)
+    source = target.with_name(target.name + SWAP_SUFFIX)
     try:
-        for _, header in batch_scan.headers(file, 0, file.size()):
-            end = header.base_offset + header.last_offset_delta + 1
+        end = _end_of(disk, source, base_offset)
     except LogDamaged as damage:
-        raise OSError(f"{source}: {damage}") from None
-    finally:
-        file.close()
+        if disk.exists(target):
+            _logger.warning("%s is thrown away: %s", source, damage)
+            discard(disk, folder, base_offset)
+            return
+        _logger.warning("%s is used up to its damage: %s", source, damage)
+        file = disk.open(source, create=False)
+        try:
+            file.truncate(damage.position)
+        finally:
+            file.close()
+        end = _end_of(disk, source, base_offset)
     for covered in bases_on_disk(disk, folder):
         if base_offset <= covered < end:
             for suffix in segments.SEGMENT_SUFFIXES:
                 disk.remove(folder / segments.file_name(covered, suffix))
-    disk.rename(source, folder / segments.file_name(base_offset, segments.LOG_SUFFIX))
+    disk.rename(source, target)
+
+
+def _end_of(disk: Disk, path: Path, base_offset: int) -> int:
+    """The offset after the last batch, of which compaction may have left none; raises
+    LogDamaged."""
+    file = disk.open(path, create=False)
+    end = base_offset + 1
+    try:
+        for _, header in batch_scan.headers(file, 0, file.size()):
+            end = header.base_offset + header.last_offset_delta + 1
+    finally:
+        file.close()
+    return end

@@ -24,12 +24,7 @@ _RECALLED_BYTES = batch_scan.SCAN_WINDOW_BYTES
 
 def snapshot_offsets(disk: Disk, folder: Path) -> list[int]:
     """Offsets of the folder's snapshot files, ascending."""
-    suffix = segments.SNAPSHOT_SUFFIX
-    return [
-        int(name[: -len(suffix)])
-        for name in disk.list_dir(folder)
-        if name.endswith(suffix) and name[: -len(suffix)].isdigit()
-    ]
+    return segments.offsets_among(disk.list_dir(folder), segments.SNAPSHOT_SUFFIX)
 
 
 def newest_snapshot(disk: Disk, folder: Path, start_offset: int, end_offset: int) -> ProducerState:

@@ -185,13 +185,25 @@ async def test_a_failing_folder_goes_offline_and_the_others_go_on(tmp_path: Path
     assert not (first.data_dir / checkpoints.CLEAN_SHUTDOWN).exists()
 
 
-async def test_a_damaged_high_watermark_file_takes_the_folder_offline(tmp_path: Path) -> None:
-    for name in ("x", "y"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "x" / checkpoints.HIGH_WATERMARKS).write_text("0\n2\na 0 1\n")
-    logs = manager(tmp_path / "x", tmp_path / "y")
+@pytest.mark.parametrize("text", ["0\n2\na 0 1\n", "\0" * 9, f"0\n1\na 0 {1 << 63}\n"])
+async def test_a_broker_starts_with_damaged_checkpoints(tmp_path: Path, text: str) -> None:
+    logs = manager(tmp_path, segment_bytes=500)
     await logs.start()
-    assert logs.offline_dirs() == [tmp_path / "x"]
+    log = logs.get_or_create(A)
+    for _ in range(20):
+        log.append_as_leader(batch(), 0)
+    await logs.shutdown()
+    names = (
+        *(checkpoints.HIGH_WATERMARKS, checkpoints.RECOVERY_POINTS),
+        *(checkpoints.LOG_STARTS, checkpoints.CLEANED),
+    )
+    for name in names:
+        (tmp_path / name).write_text(text)
+    logs = manager(tmp_path, segment_bytes=500)
+    await logs.start()
+    again = logs.get(A)
+    assert again is not None and all_offsets(again) == list(range(20))
+    assert again.high_watermark == 0 and not logs.offline_dirs()
     await logs.shutdown()
 
 
