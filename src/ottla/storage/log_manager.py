@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.runtime import Runtime
-from ottla.storage import checkpoints
+from ottla.storage import checkpoints, twin_logs
 from ottla.storage import segment as segments
 from ottla.storage.cleaner import Cleaner
 from ottla.storage.data_dir import DataDir, deletion_name, future_name
-from ottla.storage.dir_lock import DirInUse, FlockedDir, HeldLock
+from ottla.storage.dir_lock import FlockedDir, HeldLock
 from ottla.storage.housekeeping import Housekeeping
 from ottla.storage.log import Log
 from ottla.storage.log_files import close_logs, remove_paths, sync_files
@@ -81,7 +81,11 @@ class LogManager:
 
     async def start(self) -> None:
         """Locks the folders and loads what is in them; recovery runs only where it must."""
-        await self._runtime.blocking(self._load_all)
+        try:
+            await self._runtime.blocking(self._load_all)
+        except OttlaError:
+            self._release_locks()
+            raise
         if not self.online_dirs():
             raise NoUsableDir("none of the folders in log.dirs can be used")
         for log in self._logs.values():
@@ -95,28 +99,22 @@ class LogManager:
                 self._runtime.disk.make_dirs(data_dir.path)
                 data_dir.lock = self._lock_dir(data_dir.path)
                 found = data_dir.load(self._open_files, self._settings_of)
-            except DirInUse:
-                self._release_locks()
-                raise
             except OSError as error:
                 _logger.error("data folder %s is offline: %s", data_dir.path, error)
                 data_dir.offline = str(error)
                 continue
             for log in found.logs:
-                other = self._logs.get(log.tp)
-                if other is not None:
-                    self._release_locks()
-                    raise OttlaError(
-                        f"Duplicate log directories for {log.tp} are found in both {log.folder} "
-                        f"and {other.folder}. It is likely because log directory failure happened "
-                        "while broker was replacing current replica with future replica. Recover "
-                        "broker from this failure by manually deleting one of the two directories "
-                        "for this partition."
-                    )
-                self._logs[log.tp] = log
+                self._logs[log.tp] = log if log.tp not in self._logs else self._one_of_two(log)
             delay_ms = self._config.integer("log.segment.delete.delay.ms")
             self._remove_later(found.doomed, delay_ms)
             self._futures.update((log.tp, log) for log in found.futures)
+
+    def _one_of_two(self, log: Log) -> Log:
+        kept, spare = twin_logs.pick(self._logs[log.tp], log)
+        _logger.warning("%s is kept, %s goes: a move was cut short", kept.folder, spare.folder)
+        if self._doom(spare):
+            self._dirs[spare.data_dir].log_count -= 1
+        return kept
 
     async def shutdown(self) -> None:
         """Flush, snapshot, close, checkpoints, then the marker of a clean stop per folder."""
@@ -315,6 +313,8 @@ class LogManager:
         try:
             copy.release()
             self._runtime.disk.rename(copy.folder, target)
+            # A power cut must not take this name back and leave the log set aside.
+            self._runtime.disk.sync_dir(copy.data_dir)
         except OSError as error:
             self.dir_failed(copy.data_dir, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 from log_helpers import START_MS, ManualClock, all_offsets, batch
 
 from ottla.config import BrokerConfig
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.runtime import File, Runtime, SystemDisk, SystemNetwork
 from ottla.storage import checkpoints
 from ottla.storage.data_dir import StrangeFolder, deletion_name, is_deletion_name, parse_folder_name
@@ -143,6 +144,43 @@ async def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     logs._lock_dir = taken  # type: ignore[assignment]
     with pytest.raises(DirInUse, match=r"Failed to acquire lock on file \.lock"):
         await logs.start()
+
+
+async def test_of_two_logs_that_a_move_left_the_longer_one_stays(tmp_path: Path) -> None:
+    """Killed after the copy got its name, before the log was set aside; then that was repeated."""
+    logs = manager(tmp_path / "x")
+    await logs.start()
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    log.append_as_leader(batch(3), 1)
+    await logs.shutdown()
+    shutil.copytree(tmp_path / "x" / "a-0", tmp_path / "y" / "a-0")
+    logs = manager(tmp_path / "x", tmp_path / "y")
+    await logs.start()
+    kept = logs.get(A)
+    assert kept is not None and all_offsets(kept) == [0, 1, 2]
+    assert len(matching(tmp_path, "*/a-0")) == len(matching(tmp_path, "*/a-0.*-delete")) == 1
+    kept.append_as_leader(batch(3), 2)
+    other = kept.data_dir
+    await logs.shutdown()
+    [spare] = matching(tmp_path, "*/a-0.*-delete")
+    spare.rename(spare.parent / "a-0")
+    logs = manager(tmp_path / "x", tmp_path / "y")
+    await logs.start()
+    kept = logs.get(A)
+    assert kept is not None and kept.data_dir == other and kept.end_offset == 6
+    await logs.shutdown()
+
+
+async def test_two_logs_that_each_may_be_needed_stop_the_start(tmp_path: Path) -> None:
+    for name, epoch, count in (("x", 1, 5), ("y", 2, 3)):
+        logs = manager(tmp_path / name)
+        await logs.start()
+        logs.get_or_create(A, topic_id=TOPIC_ID).append_as_leader(batch(count), epoch)
+        await logs.shutdown()
+    for _ in range(2):
+        with pytest.raises(OttlaError, match="Duplicate log directories for a-0"):
+            await manager(tmp_path / "x", tmp_path / "y").start()
+    assert len(matching(tmp_path, "*/a-0")) == 2
 
 
 async def test_a_strange_folder_stops_the_start(tmp_path: Path) -> None:
