@@ -1,5 +1,5 @@
-"""The files of a log as rows with names, in the order and under the names of Kafka's
-DumpLogSegments; for people and for `ottla dump-log`."""
+"""The files of a log as rows with names, in the order and under the names of DumpLogSegments of
+Kafka 2.8; for people and for `ottla dump-log`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from ottla.wire.primitives import WireError
 from ottla.wire.records import BatchHeader
 
 Row = dict[str, object]
+# A key and a value to what is shown of them.
+Decode = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 _MARKERS = {0: "ABORT", 1: "COMMIT"}
@@ -28,7 +30,12 @@ class CannotDump(OttlaError):
     """A file that is none of a log's, or that is damaged at a place that the text names."""
 
 
-def rows(disk: Disk, path: Path, *, deep: bool) -> Iterator[Row]:
+def texts(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+    """UTF-8, with other bytes as `\\xff`."""
+    return _text(key), _text(value)
+
+
+def rows(disk: Disk, path: Path, *, deep: bool, decode: Decode = texts) -> Iterator[Row]:
     """Batches (and their records where `deep`), index entries or producers; `kind` says which.
     Raises CannotDump after the rows before the damage, OSError where the file cannot be read."""
     base, _, suffix = path.name.removesuffix(segments.DELETED_SUFFIX).partition(".")
@@ -37,20 +44,20 @@ def rows(disk: Disk, path: Path, *, deep: bool) -> Iterator[Row]:
         known = ", ".join(_READERS)
         raise CannotDump(f"{path} is no file of a log: 20 digits and one of {known} are")
     try:
-        yield from reader(disk, path, int(base), deep)
+        yield from reader(disk, path, int(base), decode if deep else None)
     except (batch_scan.LogDamaged, WireError, IndexDamaged, SnapshotDamaged) as damage:
         raise CannotDump(f"{path}: {damage}") from None
 
 
-def _log_rows(disk: Disk, path: Path, _base: int, deep: bool) -> Iterator[Row]:
+def _log_rows(disk: Disk, path: Path, _base: int, decode: Decode | None) -> Iterator[Row]:
     size = disk.size(path)
     file = disk.open(path, create=False)
     try:
         for position, header in batch_scan.headers(file, 0, size):
             batch = file.read_at(header.size, position)
             yield _batch_row(position, header, records.crc_is_valid(batch))
-            if deep:
-                yield from _record_rows(header, batch)
+            if decode is not None:
+                yield from _record_rows(position, header, batch, decode)
     finally:
         file.close()
 
@@ -86,16 +93,29 @@ def _codec_name(codec: int) -> str:
     return CODEC_NAMES[codec].upper() if codec < len(CODEC_NAMES) else str(codec)
 
 
-def _record_rows(header: BatchHeader, batch: bytes) -> Iterator[Row]:
+def _record_rows(position: int, header: BatchHeader, batch: bytes, decode: Decode) -> Iterator[Row]:
     sequence = header.base_sequence
     for record in records.iter_records(batch):
         delta = record.offset - header.base_offset
         row: Row = {
             "kind": "record",
             "offset": record.offset,
+            # Records have had no checksum of their own since magic 2; Kafka says so each time.
+            "isValid": True,
+            "crc": None,
+            "keySize": -1 if record.key is None else len(record.key),
+            "valueSize": -1 if record.value is None else len(record.value),
             _time_name(header): record.timestamp,
-            "keysize": -1 if record.key is None else len(record.key),
-            "valuesize": -1 if record.value is None else len(record.value),
+            "baseOffset": header.base_offset,
+            "lastOffset": header.last_offset,
+            "baseSequence": header.base_sequence,
+            "lastSequence": header.last_sequence,
+            "producerEpoch": header.producer_epoch,
+            "partitionLeaderEpoch": header.partition_leader_epoch,
+            "batchSize": header.size,
+            "magic": header.magic,
+            "compressType": _codec_name(header.codec),
+            "position": position,
             "sequence": -1 if sequence < 0 else (sequence + delta) & 0x7FFFFFFF,
             "headerKeys": [name for name, _ in record.headers],
         }
@@ -104,8 +124,7 @@ def _record_rows(header: BatchHeader, batch: bytes) -> Iterator[Row]:
             row["endTxnMarker"] = _MARKERS.get(marker.type, str(marker.type))
             row["coordinatorEpoch"] = marker.coordinator_epoch
         else:
-            row["key"] = _text(record.key)
-            row["payload"] = _text(record.value)
+            row["key"], row["payload"] = decode(record.key, record.value)
         yield row
 
 
@@ -113,7 +132,7 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "backslashreplace")
 
 
-def _index_rows(disk: Disk, path: Path, base: int, _deep: bool) -> Iterator[Row]:
+def _index_rows(disk: Disk, path: Path, base: int, _decode: Decode | None) -> Iterator[Row]:
     data = disk.read_bytes(path)
     _check_length(data, _OFFSET_ENTRY.size)
     for number, (relative, position) in enumerate(_OFFSET_ENTRY.iter_unpack(data)):
@@ -122,7 +141,7 @@ def _index_rows(disk: Disk, path: Path, base: int, _deep: bool) -> Iterator[Row]
         yield {"kind": "index", "offset": base + relative, "position": position}
 
 
-def _time_rows(disk: Disk, path: Path, base: int, _deep: bool) -> Iterator[Row]:
+def _time_rows(disk: Disk, path: Path, base: int, _decode: Decode | None) -> Iterator[Row]:
     data = disk.read_bytes(path)
     _check_length(data, TIME_ENTRY_BYTES)
     for number, (timestamp, relative) in enumerate(_TIME_ENTRY.iter_unpack(data)):
@@ -136,10 +155,11 @@ def _check_length(data: bytes, entry_bytes: int) -> None:
         raise IndexDamaged(f"{len(data)} bytes are no multiple of {entry_bytes}")
 
 
-def _aborted_rows(disk: Disk, path: Path, _base: int, _deep: bool) -> Iterator[Row]:
+def _aborted_rows(disk: Disk, path: Path, _base: int, _decode: Decode | None) -> Iterator[Row]:
     for entry in transaction_index.decode(disk.read_bytes(path)):
         yield {
             "kind": "txnindex",
+            "version": 0,  # there is no other yet
             "producerId": entry.producer_id,
             "firstOffset": entry.first_offset,
             "lastOffset": entry.last_offset,
@@ -147,7 +167,7 @@ def _aborted_rows(disk: Disk, path: Path, _base: int, _deep: bool) -> Iterator[R
         }
 
 
-def _producer_rows(disk: Disk, path: Path, base: int, _deep: bool) -> Iterator[Row]:
+def _producer_rows(disk: Disk, path: Path, base: int, _decode: Decode | None) -> Iterator[Row]:
     state = ProducerState()
     state.load_snapshot(disk.read_bytes(path), base)
     for producer_id, producer in state.items():
@@ -162,11 +182,12 @@ def _producer_rows(disk: Disk, path: Path, base: int, _deep: bool) -> Iterator[R
             "firstSequence": -1 if last is None else last.first_sequence,
             "lastSequence": -1 if last is None else last.last_sequence,
             "lastOffset": -1 if last is None else last.last_offset,
+            "offsetDelta": 0 if last is None else last.last_offset - last.base_offset,
             "timestamp": producer.last_timestamp,
         }
 
 
-_READERS: dict[str, Callable[[Disk, Path, int, bool], Iterator[Row]]] = {
+_READERS: dict[str, Callable[[Disk, Path, int, Decode | None], Iterator[Row]]] = {
     segments.LOG_SUFFIX: _log_rows,
     segments.INDEX_SUFFIX: _index_rows,
     segments.TIME_INDEX_SUFFIX: _time_rows,

@@ -9,12 +9,22 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import run
+from ottla.coordinator.records_format import (
+    CommittedOffset,
+    GroupMember,
+    GroupValue,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    offset_entries,
+)
 from ottla.runtime import Runtime, SystemClock, SystemDisk, SystemNetwork
 from ottla.storage.append_checks import Origin
 from ottla.storage.log import Log
 from ottla.storage.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
+from ottla.wire import messages as m
 from ottla.wire import records
 
 START_MS = 1_700_000_000_000
@@ -59,7 +69,7 @@ def test_batches_and_records(folder: Path, capsys: pytest.CaptureFixture[str]) -
     deep = [row for row in dumped(capsys, log, "--deep") if row["kind"] == "record"]
     assert [row["offset"] for row in deep] == list(range(12))
     assert (deep[0]["key"], deep[0]["payload"], deep[0]["headerKeys"]) == ("k\\xff", "v0", ["h"])
-    assert (deep[10]["payload"], deep[10]["sequence"], deep[10]["valuesize"]) == (None, 0, -1)
+    assert (deep[10]["payload"], deep[10]["sequence"], deep[10]["valueSize"]) == (None, 0, -1)
     assert (deep[11]["endTxnMarker"], deep[11]["coordinatorEpoch"]) == ("ABORT", 2)
 
 
@@ -80,10 +90,51 @@ def test_text_reads_as_kafkas(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert run(["dump-log", "--deep", str(log)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"Dumping {log}"
-    assert lines[1].startswith("baseOffset: 0 lastOffset: 1 count: 2 baseSequence: -1 ")
-    assert "isTransactional: false isControl: false position: 0 CreateTime: 17" in lines[1]
-    assert lines[2].startswith("| offset: 0 CreateTime: 1700000000000 keysize: 2 valuesize: 2 ")
-    assert lines[2].endswith("headerKeys: [h] key: k\\xff payload: v0")
+    assert lines[1] == "Starting offset: 0"
+    assert lines[2].startswith("baseOffset: 0 lastOffset: 1 count: 2 baseSequence: -1 ")
+    assert "isTransactional: false isControl: false position: 0 CreateTime: 17" in lines[2]
+    assert lines[3].startswith("| offset: 0 isValid: true crc: null keySize: 2 valueSize: 2 ")
+    assert lines[3].endswith("headerKeys: [h] key: k\\xff payload: v0")
+    assert lines[18].startswith("| offset: 10 ") and lines[18].endswith("headerKeys: [] key: k")
+    # Kafka's flags; without keys and values the rest of the lines is the same.
+    assert run(["dump-log", "--files", f"{log},{log}", "--print-data-log"]) == 0
+    assert capsys.readouterr().out.splitlines() == lines * 2
+    assert run(["dump-log", "--deep-iteration", "--files", str(log)]) == 0
+    bare = [line.partition(" key: ")[0] for line in lines]
+    assert capsys.readouterr().out.splitlines() == bare
+
+
+def test_records_of_the_coordinators_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit = CommittedOffset(5, 0, "note", START_MS)
+    assignment = m.ConsumerProtocolAssignment(
+        assigned_partitions=[
+            m.ConsumerProtocolAssignment.TopicPartition(topic="t", partitions=[0, 1])
+        ],
+        user_data=None,
+    ).encode(0)
+    member = GroupMember("m-1", None, "c", "/h", 1, 1, b"", b"\0\0" + assignment)
+    group = GroupValue("consumer", 3, "range", "m-1", START_MS, (member,))
+    entries = [
+        *offset_entries("g", {TopicPartition("t", 1): commit}),
+        (encode_offset_key("g", TopicPartition("t", 1)), None),
+        (encode_group_key("g"), encode_group_value(group)),
+    ]
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(records.build_batch([records.Record(*entry, START_MS) for entry in entries]))
+    assert run(["dump-log", "--offsets-decoder", str(log)]) == 0
+    shown = [line.partition(" key: ")[2] for line in capsys.readouterr().out.splitlines()[3:]]
+    assert shown == [
+        "offset_commit::group=g,partition=t-1 payload: offset=5,metadata=note",
+        "offset_commit::group=g,partition=t-1 payload: <DELETE>",
+        'group_metadata::group=g payload: {"protocolType":"consumer","protocol":"range",'
+        '"generationId":3,"assignment":"{m-1=[t-0, t-1]}"}',
+    ]
+    log.write_bytes(records.build_batch([records.Record(None, b"x", START_MS)]))
+    for decoder in ("--offsets-decoder", "--transaction-log-decoder"):
+        assert run(["dump-log", decoder, str(log)]) == 1
+        assert capsys.readouterr().err.startswith(f"Error: {log}: a record is ")
 
 
 def test_damage_is_told_after_what_could_be_read(
@@ -104,3 +155,6 @@ def test_files_that_are_none(tmp_path: Path, name: str, capsys: pytest.CaptureFi
     assert run(["dump-log", str(path)]) == 1
     assert str(path) in capsys.readouterr().err
     assert run(["dump-log", str(tmp_path / "none.log")]) == 1
+    assert run(["dump-log", "--files", str(tmp_path / "none.log")]) == 1
+    assert run(["dump-log"]) == 1
+    assert "Traceback" not in capsys.readouterr().err
