@@ -25,6 +25,11 @@ class _Staged(NamedTuple):
     position: int = _BEFORE_ALL
 
 
+# The commits of one partition in one transaction: the last that the log has, then those on their
+# way there. The last of all is the one that counts, unless the log refuses it.
+_Stages = list[_Staged]
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class OffsetTable:
     committed: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
@@ -32,7 +37,7 @@ class OffsetTable:
     _pending: dict[TopicPartition, int] = field(default_factory=dict)
     # Where in the log the visible commit stands, as far as this coordinator wrote it.
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
-    _transactional: dict[int, dict[TopicPartition, _Staged]] = field(default_factory=dict)
+    _transactional: dict[int, dict[TopicPartition, _Stages]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -58,37 +63,45 @@ class OffsetTable:
                 self.committed[partition] = commit
 
     def stage(self, producer_id: int, partition: TopicPartition, commit: CommittedOffset) -> None:
-        """A transactional commit: not visible before the transaction's marker."""
-        self._transactional.setdefault(producer_id, {})[partition] = _Staged(commit)
+        """A transactional commit that the log has: not visible before the transaction's marker."""
+        self._transactional.setdefault(producer_id, {})[partition] = [_Staged(commit)]
 
-    def staged_at(self, producer_id: int, commits: Commits, position: int) -> None:
-        """The log has the staged commits at that offset."""
-        staged = self._transactional.get(producer_id, {})
+    def begin_staged(self, producer_id: int, commits: Commits) -> None:
+        """Transactional commits go to the log. They count already: the marker may be faster than
+        the log's answer."""
+        staged = self._transactional.setdefault(producer_id, {})
         for partition, commit in commits.items():
-            found = staged.get(partition)
-            if found is not None and found.commit is commit:
-                staged[partition] = _Staged(commit, position)
+            staged.setdefault(partition, []).append(_Staged(commit))
+
+    def finish_staged(self, producer_id: int, commits: Commits, appended_at: int | None) -> None:
+        """The log has answered with the offset of the commits' batch. None if it refused them: what
+        the transaction committed before still stands."""
+        staged = self._transactional.get(producer_id)
+        if staged is None:
+            return  # the marker was faster
+        for partition, commit in commits.items():
+            stages = staged.get(partition, [])
+            place = next((n for n, each in enumerate(stages) if each.commit is commit), None)
+            if place is None:
+                continue
+            if appended_at is not None:
+                stages[: place + 1] = [_Staged(commit, appended_at)]
+            elif len(stages) > 1:
+                del stages[place]
+            else:
+                del staged[partition]
+        if not staged:
+            del self._transactional[producer_id]
 
     def restore(self, partition: TopicPartition, commit: CommittedOffset) -> None:
         """A plain commit as it is read from the log: transactional ones before it have lost."""
         self._unstage_partition(partition)
         self.committed[partition] = commit
 
-    def unstage(self, producer_id: int, commits: Commits) -> None:
-        """The log refused transactional commits; later ones of the same partitions stay."""
-        staged = self._transactional.get(producer_id)
-        if staged is None:
-            return
-        for partition, commit in commits.items():
-            found = staged.get(partition)
-            if found is not None and found.commit is commit:
-                del staged[partition]
-        if not staged:
-            del self._transactional[producer_id]
-
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Here too the commit that stands later in the log wins."""
-        for partition, (commit, position) in self._transactional.pop(producer_id, {}).items():
+        for partition, stages in self._transactional.pop(producer_id, {}).items():
+            commit, position = stages[-1]
             if committed and position >= self._positions.get(partition, _BEFORE_ALL):
                 self.committed[partition] = commit
                 if position > _BEFORE_ALL:

@@ -48,16 +48,16 @@ class TransactionalOffsets:
         results = dict.fromkeys(commits, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         accepted = within_limit(commits, self._max_metadata)
         if accepted:
-            # Staged before they are written: the marker may be faster than the log's answer.
-            for tp, commit in accepted.items():
-                group.offsets.stage(producer.producer_id, tp, commit)
-            error, position = await self._shards.append(
-                shard, offset_entries(group_id, accepted), producer
-            )
-            if error is ErrorCode.NONE:
-                group.offsets.staged_at(producer.producer_id, accepted, position)
-            else:
-                group.offsets.unstage(producer.producer_id, accepted)
+            producer_id = producer.producer_id
+            group.offsets.begin_staged(producer_id, accepted)
+            appended_at = None
+            try:
+                error, base_offset = await self._shards.append(
+                    shard, offset_entries(group_id, accepted), producer
+                )
+                appended_at = base_offset if error is ErrorCode.NONE else None
+            finally:
+                group.offsets.finish_staged(producer_id, accepted, appended_at)
             results.update(dict.fromkeys(accepted, OFFSET_WRITE_ERRORS.get(error, error)))
         return results
 

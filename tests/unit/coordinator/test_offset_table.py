@@ -57,6 +57,22 @@ def test_transactions_show_after_their_end() -> None:
     assert not table.is_unstable(T1)
 
 
+def test_commits_of_a_transaction_on_their_way_at_the_same_time() -> None:
+    first, second, third = {T0: at(1)}, {T0: at(2)}, {T0: at(3), T1: at(3)}
+    table = OffsetTable()
+    for commits in (first, second, third):
+        table.begin_staged(1, commits)
+    table.finish_staged(1, second, 11)
+    table.finish_staged(1, first, 10)
+    table.finish_staged(1, third, None)
+    assert table.is_unstable(T0) and not table.is_unstable(T1)
+    table.end_transaction(1, committed=True)
+    assert table.committed == {T0: at(2)}
+    table.begin_staged(1, third)
+    table.finish_staged(1, third, None)
+    assert not table.is_unstable(T0)
+
+
 def test_expiry() -> None:
     table = OffsetTable({T0: at(1, 100), T1: at(1, 200)})
     assert table.expired(1099, 1000) == []

@@ -91,6 +91,17 @@ async def test_what_the_log_refuses_is_not_pending() -> None:
     assert seen(rig, require_stable=True) == (ErrorCode.NONE, None)
 
 
+async def test_what_the_log_refuses_leaves_what_it_took_before() -> None:
+    rig = await Rig().start()
+    assert await staged(rig, 5) is ErrorCode.NONE
+    rig.replicas.fail_with = ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await staged(rig, 6) is ErrorCode.INVALID_PRODUCER_EPOCH
+    rig.replicas.fail_with = None
+    assert seen(rig, require_stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, None)
+    rig.coordinator.in_transactions.end(0, 77, committed=True)
+    assert seen(rig, require_stable=True) == (ErrorCode.NONE, 5)
+
+
 async def test_a_marker_may_be_faster_than_the_answer_to_the_commit() -> None:
     rig = await Rig().start()
     rig.replicas.replicated.clear()
