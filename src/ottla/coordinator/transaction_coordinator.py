@@ -382,7 +382,7 @@ class TransactionCoordinator:
     async def _complete(
         self, shard: TransactionShard, transaction: Transaction, step: Step, order: MarkerOrder
     ) -> None:
-        if not await self._markers.deliver(order):
+        if not await self._markers.deliver(order, transaction.marked):
             log.info("%s has another coordinator now", transaction.transactional_id)
             return
         entry = (encode_key(transaction.transactional_id), encode_value(step))

@@ -194,6 +194,11 @@ class Transaction:
             )
         )
 
+    def marked(self, partitions: Iterable[TopicPartition]) -> None:
+        """They have their markers: those that are left are what the end waits for, and what
+        DescribeTransactions shows meanwhile (TransactionMetadata.removePartition)."""
+        self.partitions = self.partitions.difference(partitions)
+
     def prepare_dead(self) -> None:
         self._prepare(self._same()._replace(state=State.DEAD))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -127,6 +127,7 @@ class Peers(Protocol):
 class _Delivery:
     order: MarkerOrder
     left: set[TopicPartition]
+    on_settled: Callable[[Collection[TopicPartition]], None]
     # True: every marker is written. False: another coordinator has taken over.
     done: asyncio.Future[bool]
 
@@ -152,11 +153,14 @@ class MarkerSender:
         # Brokers whose failure is in the log already; they are tried many times a second.
         self._unreachable: set[int] = set()
 
-    async def deliver(self, order: MarkerOrder) -> bool:
+    async def deliver(
+        self, order: MarkerOrder, on_settled: Callable[[Collection[TopicPartition]], None]
+    ) -> bool:
         """Waits until all markers are written; False if another coordinator has taken over.
-        Whoever cancels this takes the order back."""
+        `on_settled` hears of partitions that have theirs, or are gone. Whoever cancels this takes
+        the order back."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        delivery = _Delivery(order, set(order.partitions), done)
+        delivery = _Delivery(order, set(order.partitions), on_settled, done)
         self._enqueue(delivery, order.partitions)
         self._check(delivery)
         return await done
@@ -171,13 +175,14 @@ class MarkerSender:
 
     def _enqueue(self, delivery: _Delivery, partitions: Iterable[TopicPartition]) -> None:
         leaderless: set[TopicPartition] = set()
+        gone: set[TopicPartition] = set()
         # Before the controller has told this broker of the cluster nothing can be said to be gone.
         knows_cluster = self._leaders.broker(self._broker_id) is not None
         for tp in sorted(partitions):
             state = self._leaders.partition_state(tp)
             if state is None and knows_cluster:
                 log.info("%s is gone, no marker of producer %d", tp, delivery.order.producer_id)
-                delivery.left.discard(tp)
+                gone.add(tp)
             elif state is None or state.leader < 0:
                 leaderless.add(tp)
             else:
@@ -186,6 +191,7 @@ class MarkerSender:
                 if state.leader not in self._workers:
                     work = self._work(state.leader)
                     self._workers[state.leader] = asyncio.get_running_loop().create_task(work)
+        self._settle(delivery, gone)
         if leaderless:
             self._retry(delivery, leaderless, _RETRY_S)
 
@@ -196,6 +202,11 @@ class MarkerSender:
                 self._check(delivery)
 
         asyncio.get_running_loop().call_later(delay_s, again)
+
+    def _settle(self, delivery: _Delivery, partitions: Collection[TopicPartition]) -> None:
+        if partitions:
+            delivery.left.difference_update(partitions)
+            delivery.on_settled(partitions)
 
     def _check(self, delivery: _Delivery) -> None:
         if not delivery.left and not delivery.done.done():
@@ -262,21 +273,19 @@ class MarkerSender:
     ) -> None:
         if delivery.done.done():
             return
+        self._settle(delivery, [tp for tp in partitions if errors.get(tp) in _DONE])
         again: set[TopicPartition] = set()
         delay_s = _RETRY_S
-        for tp in partitions:
+        for tp in partitions & delivery.left:
             error = errors.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
-            if error in _DONE:
-                delivery.left.discard(tp)
-            elif error in _FENCED:
+            if error in _FENCED:
                 log.info("%s refuses a marker: %s", tp, error.name)
                 delivery.done.set_result(False)
                 return
-            else:
-                again.add(tp)
-                if error not in _RETRIED:
-                    log.error("%s refuses a transaction marker: %s", tp, error.name)
-                    delay_s = _UNEXPECTED_RETRY_S
+            again.add(tp)
+            if error not in _RETRIED:
+                log.error("%s refuses a transaction marker: %s", tp, error.name)
+                delay_s = _UNEXPECTED_RETRY_S
         if again:
             self._retry(delivery, again, delay_s)
         self._check(delivery)

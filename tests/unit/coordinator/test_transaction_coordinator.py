@@ -439,6 +439,7 @@ async def test_partitions_without_a_leader_are_waited_for(rig: Rig) -> None:
     await rig.end(producer)
     await asyncio.sleep(0.15)
     assert rig.transaction.state is State.PREPARE_COMMIT
+    assert rig.transaction.partitions == {REMOTE}, "the others have their markers"
     rig.cluster.leaders[REMOTE] = PEER_ID
     await settled(rig, State.COMPLETE_COMMIT)
 
