@@ -265,6 +265,18 @@ async def test_an_old_coordinator_is_fenced(wire: Wire) -> None:
     assert await wire.mark(producer, 5) == 0
 
 
+async def test_there_are_no_markers_of_nobody(wire: Wire) -> None:
+    producer = await wire.init()
+    nobody = m.InitProducerIdResponse(producer_id=-1, producer_epoch=0)
+    ageless = m.InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=-1)
+    assert [await wire.mark(each, 0) for each in (nobody, ageless)] == [-1, -1]
+    assert await wire.latest(0) == 0
+    assert await wire.mark(producer, 0) == 0
+    nowhere = m.WriteTxnMarkersRequest.WritableTxnMarker(producer_id=1, producer_epoch=0)
+    answer = await wire.send(m.WriteTxnMarkersRequest(markers=[nowhere]), 1)
+    assert answer.markers == []
+
+
 async def test_looking_at_transactions_and_producers(wire: Wire) -> None:
     producer = await wire.init()
     await wire.add(producer)
@@ -279,7 +291,7 @@ async def test_looking_at_transactions_and_producers(wire: Wire) -> None:
     for fields, ids, strange in (
         ({}, ["id"], []),
         ({"state_filters": ["Ongoing"]}, ["id"], []),
-        ({"state_filters": ["Empty", "Nonsense"]}, [], ["Nonsense"]),
+        ({"state_filters": ["Empty", "Nonsense", "Nonsense"]}, [], ["Nonsense"]),
         ({"producer_id_filters": [producer.producer_id + 1]}, [], []),
         ({"duration_filter": 60_000}, [], []),
         ({"duration_filter": 0}, ["id"], []),

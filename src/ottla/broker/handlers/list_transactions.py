@@ -40,7 +40,9 @@ async def handle(
         log_denied=False,
     )
     return response(
-        unknown_state_filters=[name for name in request.state_filters if name not in _STATES],
+        unknown_state_filters=[
+            name for name in dict.fromkeys(request.state_filters) if name not in _STATES
+        ],
         transaction_states=[
             response.TransactionState(
                 transactional_id=each.transactional_id,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, require_cluster
 from ottla.coordinator.txn_markers import MarkerOrder
+from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
@@ -39,7 +40,7 @@ async def handle(
         )
         for marker in request.markers
     ]
-    answers = await ctx.services.marker_writes.write(orders)
+    answers = await _write(ctx, orders)
     response = m.WriteTxnMarkersResponse
     return response(
         markers=[
@@ -60,5 +61,23 @@ async def handle(
                 ],
             )
             for marker, errors in zip(request.markers, answers, strict=True)
+            if errors
         ]
     )
+
+
+async def _write(
+    ctx: RequestContext, orders: list[MarkerOrder]
+) -> list[dict[TopicPartition, ErrorCode]]:
+    """One answer per order. No log takes a marker of nobody (MemoryRecordsBuilder)."""
+    written = iter(await ctx.services.marker_writes.write(list(filter(_has_producer, orders))))
+    return [
+        next(written)
+        if _has_producer(order)
+        else dict.fromkeys(order.partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+        for order in orders
+    ]
+
+
+def _has_producer(order: MarkerOrder) -> bool:
+    return order.producer_id >= 0 and order.producer_epoch >= 0
