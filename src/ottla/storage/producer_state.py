@@ -17,6 +17,7 @@ from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.checksum import crc32c
 
 NO_PRODUCER = -1
+NO_EPOCH = -1
 NO_SEQUENCE = -1
 MAX_SEQUENCE = 0x7FFFFFFF
 KEPT_BATCHES = 5
@@ -143,7 +144,8 @@ class ProducerState:
                     return batch
         same_epoch = epoch == producer.epoch and bool(producer.batches)
         expected = add_to_sequence(producer.last_sequence, 1) if same_epoch else 0
-        if first_sequence != expected:
+        # After records without an epoch any sequence is taken (ProducerAppendInfo.checkSequence).
+        if first_sequence != expected and producer.epoch != NO_EPOCH:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Producer {producer_id} sent sequence {first_sequence}, expected {expected}.",

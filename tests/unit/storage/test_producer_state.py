@@ -53,6 +53,14 @@ def test_an_unknown_producer_may_start_anywhere(tmp_path: Path) -> None:
     assert log.end_offset == 2
 
 
+def test_after_records_without_an_epoch_a_producer_may_start_anywhere(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    log.append_as_leader(batch(producer=(9, -1, 0)), 0)
+    log.append_as_leader(batch(producer=(9, 0, 500)), 0)
+    assert refused(log, (9, 0, 500), 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.end_offset == 2
+
+
 def test_epochs(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     log.append_as_leader(batch(producer=(1, 3, 0)), 0)
