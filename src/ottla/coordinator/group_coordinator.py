@@ -152,8 +152,8 @@ class GroupCoordinator:
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             group = self._create(shard, group_id)
         if request.member_id == UNKNOWN_MEMBER_ID:
-            new_id = self.new_member_id(request.instance_id or request.client_id)
-            request = request._replace(new_member_id=new_id)
+            prefix = request.client_id if request.instance_id is None else request.instance_id
+            request = request._replace(new_member_id=self.new_member_id(prefix))
         answer: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
         rebalance.join(group, request, _resolve(answer))
         self._settle(shard, group)

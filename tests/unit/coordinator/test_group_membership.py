@@ -306,17 +306,23 @@ async def static_pair(rig: Rig) -> tuple[str, str]:
 
 async def test_a_static_member_restarts_without_a_rebalance(rig: Rig) -> None:
     leader_id, old_id = await static_pair(rig)
-    back = await rig.join_now(instance_id="b")
+    back = await rig.join_now(instance_id="b", client_id="elsewhere")
     assert (back.error, back.generation_id, back.leader_id) == (ErrorCode.NONE, 2, leader_id)
     assert back.member_id not in ("", old_id) and back.member_id.startswith("b-")
     assert (await rig.sync_now(back)).assignment == b"B"
-    assert rig.coordinator.describe("g").state == "Stable"
+    shown = rig.coordinator.describe("g")
+    assert shown.state == "Stable"
+    assert [member.client_id for member in shown.members] == ["client", "elsewhere"]
     # The old id is fenced; the new one survives a fail-over.
     beat = rig.coordinator.heartbeat
     assert beat("g", old_id, "b", 2) is ErrorCode.FENCED_INSTANCE_ID
     assert beat("g", back.member_id, "b", 2) is ErrorCode.NONE
     await rig.fail_over()
     assert rig.coordinator.heartbeat("g", back.member_id, "b", 2) is ErrorCode.NONE
+
+
+async def test_the_name_of_a_static_member_begins_its_id_though_it_is_empty(rig: Rig) -> None:
+    assert (await rig.join_now(instance_id="")).member_id.startswith("-")
 
 
 async def test_a_static_leader_that_restarts_keeps_the_assignment(rig: Rig) -> None:
