@@ -112,6 +112,9 @@ _NAME_FIELDS = ("name", "group_id", "key", "transactional_id")
 _NUMBER_FIELDS = ("partition_id", "partition_index")
 # AddPartitionsToTxn has another name for a partition's error.
 _ERROR_FIELDS = ("error_code", "partition_error_code")
+# Offsets without a default in the schemas: 0 would be one.
+_OFFSET_FIELDS = ("base_offset", "high_watermark", "low_watermark", "committed_offset")
+_NO_OFFSET = -1
 # Fetch calls a partition `partition` when asked and `partition_index` when answered.
 _ALIASES = {"partition_index": "partition"}
 
@@ -144,6 +147,9 @@ class _Form(NamedTuple):
         for name in _ERROR_FIELDS:
             if _carries(fields, name, self.version):
                 setattr(item, name, self.code)
+        for name in _OFFSET_FIELDS:
+            if _carries(fields, name, self.version):
+                setattr(item, name, _NO_OFFSET)
         if self.message is not None and _carries(fields, "error_message", self.version):
             item.error_message = self.message
 

@@ -47,6 +47,18 @@ _logger = logging.getLogger(__name__)
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _ADMIN_CLIENT = "__admin_client"
 _VALID_ACKS = (-1, 0, 1)
+# Refusals that do not tell the log's start (ReplicaManager.appendToLocalLog).
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 
 OnLeader = Callable[[TopicPartition, int], None]
 OnResign = Callable[[TopicPartition, int | None], None]
@@ -156,6 +168,10 @@ class ReplicaManager:
             # The controller assigned it here and the request is on its way, or it moved away.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def knows(self, tp: TopicPartition) -> bool:
+        """Whether the partition exists, here or elsewhere in the cluster."""
+        return tp in self._partitions or tp in self._offline or self.metadata_cache.contains(tp)
 
     def hosted(self, tp: TopicPartition) -> Partition | None:
         return self._partitions.get(tp)
@@ -378,13 +394,9 @@ class ReplicaManager:
         log = self.log(tp)
         rejected = error.record_errors if isinstance(error, RecordsRejected) else []
         start_offset = -1 if log is None else log.start_offset
-        known = isinstance(error, RecordsRejected) or error.code in (
-            ErrorCode.INVALID_RECORD,
-            ErrorCode.INVALID_TIMESTAMP,
-        )
         return ProduceResult(
             error.code,
-            log_start_offset=start_offset if known else -1,
+            log_start_offset=-1 if error.code in _WITHOUT_LOG_START else start_offset,
             error_message=error.message,
             record_errors=tuple(rejected),
         )

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append_checks import RecordError
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.types import ZERO_TOPIC_ID, TopicId
 
 CONSUMER = -1
 READ_COMMITTED = 1
+_ISOLATION_LEVELS = (0, READ_COMMITTED)
+
+
+def check_isolation_level(level: int) -> None:
+    """IsolationLevel.forId knows two and fails the whole request for another."""
+    if level not in _ISOLATION_LEVELS:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {level}")
 
 
 class ProduceResult(NamedTuple):

@@ -122,13 +122,14 @@ def check_size(tp: TopicPartition, size: int, settings: LogSettings) -> None:
 
 
 def _check_records(tp: TopicPartition, batch: Batch, settings: LogSettings, now_ms: int) -> None:
-    create_time = settings.message_timestamp_type != "LogAppendTime"
-    if create_time and batch.header.attributes & LOG_APPEND_TIME:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
+    if batch.header.attributes & LOG_APPEND_TIME:
+        text = (
             f"Invalid timestamp type in message to {tp}. Producer should not set timestamp type "
-            "to LogAppendTime.",
+            "to LogAppendTime."
         )
+        errors = [RecordError(number, text) for number, _ in enumerate(_iterate(batch))]
+        raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, errors)
+    create_time = settings.message_timestamp_type != "LogAppendTime"
     compacted = "compact" in settings.cleanup_policy
     difference_ms = settings.message_timestamp_difference_max_ms
     bounded = create_time and difference_ms < _LONG_MAX
@@ -154,7 +155,7 @@ def _check_records(tp: TopicPartition, batch: Batch, settings: LogSettings, now_
                 )
             )
     if ill_timed:
-        raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, ill_timed + keyless)
+        raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, sorted(ill_timed + keyless))
     if keyless:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, keyless)
 

@@ -43,9 +43,10 @@ def test_codes_are_repeated_for_partitions() -> None:
     )
     assert response.responses[0].name == "t"
     found = [
-        (p.index, p.error_code, p.error_message) for p in response.responses[0].partition_responses
+        (p.index, p.error_code, p.base_offset, p.error_message)
+        for p in response.responses[0].partition_responses
     ]
-    assert found == [(0, 42, "why"), (3, 42, "why")]
+    assert found == [(0, 42, -1, "why"), (3, 42, -1, "why")]
 
 
 def test_fetch_names_partitions_differently() -> None:
@@ -57,6 +58,7 @@ def test_fetch_names_partitions_differently() -> None:
     assert response.error_code == -1
     only = response.responses[0].partitions[0]
     assert (response.responses[0].topic, only.partition_index, only.error_code) == ("t", 4, -1)
+    assert only.high_watermark == -1
 
 
 def test_plain_names_become_entries() -> None:

@@ -351,6 +351,19 @@ async def test_closed_and_evicted_sessions_leave_nothing_behind(broker: Broker) 
     assert len(broker.partition.watchers) == 0
 
 
+async def test_a_partition_that_is_named_twice_has_one_entry(broker: Broker) -> None:
+    await broker.produce(3)
+    part = Request.FetchPartition(partition=0, partition_max_bytes=1 << 20)
+    last = Request.FetchPartition(partition=0, partition_max_bytes=1 << 20, fetch_offset=3)
+    topic = Request.FetchTopic(topic="t", partitions=[part, last])
+    request = Request(max_bytes=1 << 20, session_epoch=0, topics=[topic])
+    response = await fetch.handle(broker.context(12), request)
+    assert [len(each.partitions) for each in response.responses] == [1]
+    assert not response.responses[0].partitions[0].records
+    await ask(broker, {}, session=(response.session_id, -1))
+    assert len(broker.partition.watchers) == 0
+
+
 async def test_an_idle_follower_counts_as_caught_up_while_its_session_asks(
     broker: Broker,
 ) -> None:

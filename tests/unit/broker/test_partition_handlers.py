@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from replica_cluster import TP, Broker, client_batch
 
-from ottla.broker.handlers import delete_records, list_offsets, offset_for_leader_epoch, produce
+from ottla.broker.handlers import (
+    delete_records,
+    fetch,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
 from ottla.broker.replica_types import FetchParams, FetchPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -56,6 +62,12 @@ async def send(
     return decoded.responses[0].partition_responses[0]
 
 
+def _with_magic(magic: int) -> bytes:
+    data = bytearray(client_batch())
+    data[16] = magic
+    return bytes(data)
+
+
 @pytest.mark.parametrize("version", [3, 8, 9, 11])
 async def test_produce(broker: Broker, version: int) -> None:
     answer = await send(broker, client_batch(4), version=version)
@@ -72,7 +84,13 @@ async def test_produce(broker: Broker, version: int) -> None:
         (None, 9, ErrorCode.INVALID_RECORD),
         (b"", 9, ErrorCode.INVALID_RECORD),
         (bytes(client_batch()) * 2, 9, ErrorCode.INVALID_RECORD),
-        (bytes(16) + b"\x01" + bytes(30), 9, ErrorCode.INVALID_RECORD),
+        (_with_magic(1), 9, ErrorCode.INVALID_RECORD),
+        # A length or a magic byte that no batch has: also behind the first one.
+        (_with_magic(3), 9, ErrorCode.CORRUPT_MESSAGE),
+        (bytes(12), 9, ErrorCode.CORRUPT_MESSAGE),
+        (bytes(client_batch()) + bytes(12), 9, ErrorCode.CORRUPT_MESSAGE),
+        (bytes(client_batch()) + _with_magic(255), 9, ErrorCode.CORRUPT_MESSAGE),
+        (bytes(client_batch())[:-1], 9, ErrorCode.INVALID_RECORD),
         (
             records.build_batch([records.Record(b"k", b"v", 1)], compression=4),
             6,
@@ -97,6 +115,59 @@ async def test_what_produce_refuses(
     answer = await send(broker, data, version=version)
     assert answer.error_code == code and answer.base_offset == -1
     assert broker.log.end_offset == 0
+
+
+async def test_part_of_a_second_batch_is_cut_off(broker: Broker) -> None:
+    answer = await send(broker, bytes(client_batch()) + bytes(client_batch())[:40])
+    assert (answer.error_code, broker.log.end_offset) == (ErrorCode.NONE, 1)
+
+
+async def test_refusals_tell_the_log_start_but_not_of_what_is_no_batch(broker: Broker) -> None:
+    await broker.produce(3)
+    broker.log.advance_start_offset(2)
+    for epoch, code in ((1, ErrorCode.NONE), (0, ErrorCode.INVALID_PRODUCER_EPOCH)):
+        data = records.build_batch(
+            [records.Record(b"k", b"v", 1)], producer_id=1, producer_epoch=epoch, base_sequence=0
+        )
+        answer = await send(broker, data)
+        assert (answer.error_code, answer.log_start_offset) == (code, 2)
+    wrong_crc = bytearray(client_batch())
+    wrong_crc[17] ^= 1
+    answer = await send(broker, bytes(wrong_crc))
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+
+async def test_an_unknown_topic_comes_before_everything_else(broker: Broker) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await send(broker, client_batch(), topic="x", acks=2)).error_code == unknown
+    assert (await send(broker, b"", topic="x")).error_code == unknown
+    internal = "__consumer_offsets"
+    assert (await send(broker, client_batch(), topic=internal)).error_code == unknown
+    broker.know([0], topics=["t", internal])
+    answer = await send(broker, client_batch(), topic=internal)
+    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert (await send(broker, client_batch(), acks=2)).error_code == 21
+
+
+async def test_a_partition_that_a_produce_names_twice(broker: Broker) -> None:
+    async def answers(*batches: memoryview | bytes) -> list[tuple[int, int]]:
+        request = produce_request(batches[0])
+        topic = request.topic_data[0]
+        for data in batches[1:]:
+            view = memoryview(bytearray(data))
+            more = m.ProduceRequest.PartitionProduceData(index=0, records=view)
+            topic.partition_data.append(more)
+        empty = m.ProduceRequest.TopicProduceData(name="none", partition_data=[])
+        request.topic_data.append(empty)
+        response = await produce.handle(broker.context(9), request)
+        assert response is not None and [topic.name for topic in response.responses] == ["t"]
+        found = response.responses[0].partition_responses
+        return [(answer.error_code, answer.base_offset) for answer in found]
+
+    assert await answers(client_batch(1), client_batch(4)) == [(0, 0)]
+    assert broker.log.end_offset == 4
+    assert await answers(client_batch(1), b"") == [(ErrorCode.INVALID_RECORD, -1)]
+    assert broker.log.end_offset == 4
 
 
 async def test_acks_zero_says_nothing_or_ends_the_connection(broker: Broker) -> None:
@@ -186,6 +257,16 @@ async def test_a_new_leader_does_not_know_its_end_yet(broker: Broker) -> None:
     assert (await offset_of(broker, -1, replica_id=1)).offset == 2
 
 
+async def test_an_isolation_level_that_does_not_exist(broker: Broker) -> None:
+    for handler, request in (
+        (list_offsets, m.ListOffsetsRequest(isolation_level=2)),
+        (fetch, m.FetchRequest(isolation_level=-1)),
+    ):
+        with pytest.raises(KafkaError) as raised:
+            await handler.handle(broker.context(9), request)
+        assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 async def test_a_partition_named_twice(broker: Broker) -> None:
     request = m.ListOffsetsRequest
     part = request.ListOffsetsPartition(partition_index=0, timestamp=-1)
@@ -241,10 +322,26 @@ async def test_delete_records(broker: Broker) -> None:
     unknown = TopicPartition("x", 0)
     assert (await delete_before(broker, 0, unknown))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     internal = TopicPartition("__consumer_offsets", 0)
+    assert (await delete_before(broker, 0, internal))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.know([0], topics=["t", internal.topic])
     assert (await delete_before(broker, 0, internal))[0] == ErrorCode.INVALID_TOPIC_EXCEPTION
     compacted = type(broker.topic)(cleanup_policy=frozenset({"compact"}))
     broker.manager.on_topic_config_change("t", compacted)
     assert (await delete_before(broker, 0))[0] == ErrorCode.POLICY_VIOLATION
+
+
+async def test_a_partition_that_delete_records_names_twice(broker: Broker) -> None:
+    await broker.produce(10)
+    request = m.DeleteRecordsRequest
+    topics = [
+        request.DeleteRecordsTopic(
+            name=name, partitions=[request.DeleteRecordsPartition(partition_index=0, offset=offset)]
+        )
+        for name, offset in (("t", 6), ("x", 0), ("t", 5))
+    ]
+    response = await delete_records.handle(broker.context(2), request(topics=topics, timeout_ms=60))
+    found = {topic.name: topic.partitions[0].low_watermark for topic in response.topics}
+    assert found == {"t": 5, "x": -1} and len(response.topics) == 2
 
 
 async def test_delete_records_waits_for_live_followers(broker: Broker) -> None:

@@ -133,8 +133,25 @@ def test_timestamps_too_far_away(tmp_path: Path) -> None:
     assert [error.batch_index for error in raised.value.record_errors] == [0]
 
 
-def test_the_append_time_bit_is_the_brokers(tmp_path: Path) -> None:
-    assert code_of(tmp_path, with_header(batch(), ">h", 21, 8)) is ErrorCode.INVALID_TIMESTAMP
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_the_append_time_bit_is_the_brokers(tmp_path: Path, kind: str) -> None:
+    log = new_log(tmp_path, settings(message_timestamp_type=kind))
+    with pytest.raises(RecordsRejected) as raised:
+        log.append_as_leader(with_header(batch(2), ">h", 21, 8), 0)
+    assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in raised.value.record_errors] == [0, 1]
+
+
+def test_rejected_records_are_named_in_their_order(tmp_path: Path) -> None:
+    compacted = frozenset({"compact"})
+    config = settings(cleanup_policy=compacted, message_timestamp_difference_max_ms=1000)
+    log = new_log(tmp_path, config)
+    times = [(None, START_MS), (b"k", 5), (None, START_MS)]
+    items = [records.Record(key, b"v", time_ms) for key, time_ms in times]
+    with pytest.raises(RecordsRejected) as raised:
+        log.append_as_leader(memoryview(bytearray(records.build_batch(items))), 0)
+    assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in raised.value.record_errors] == [0, 1, 2]
 
 
 def test_log_append_time_is_put_into_the_header(tmp_path: Path) -> None:

@@ -33,33 +33,42 @@ _POLL_MS = 20
 async def handle(ctx: RequestContext, request: m.DeleteRecordsRequest) -> m.DeleteRecordsResponse:
     response = m.DeleteRecordsResponse
     waiting: list[tuple[Partition, int, Result]] = []
-    topics = []
+    results: dict[str, list[Result]] = {}
     refused = refused_names(
         ctx, Operation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
-    for topic in request.topics:
-        results = []
-        for part in topic.partitions:
-            result = response.DeleteRecordsPartitionResult(
-                partition_index=part.partition_index, low_watermark=-1
-            )
-            results.append(result)
-            if topic.name in refused:
-                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                continue
-            try:
-                tp = TopicPartition(topic.name, part.partition_index)
-                partition, offset = _delete(ctx, tp, part.offset)
-                waiting.append((partition, offset, result))
-            except KafkaError as error:
-                result.error_code = error.code
-        topics.append(response.DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    for tp, offset in _wanted(request).items():
+        result = response.DeleteRecordsPartitionResult(
+            partition_index=tp.partition, low_watermark=-1
+        )
+        results.setdefault(tp.topic, []).append(result)
+        if tp.topic in refused:
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            continue
+        try:
+            waiting.append((*_delete(ctx, tp, offset), result))
+        except KafkaError as error:
+            result.error_code = error.code
     await _wait(ctx, waiting, request.timeout_ms)
-    return response(topics=topics)
+    return response(
+        topics=[
+            response.DeleteRecordsTopicResult(name=name, partitions=partitions)
+            for name, partitions in results.items()
+        ]
+    )
+
+
+def _wanted(request: m.DeleteRecordsRequest) -> dict[TopicPartition, int]:
+    """Of a partition that is named twice the last offset counts, as in Kafka."""
+    return {
+        TopicPartition(topic.name, part.partition_index): part.offset
+        for topic in request.topics
+        for part in topic.partitions
+    }
 
 
 def _delete(ctx: RequestContext, tp: TopicPartition, offset: int) -> tuple[Partition, int]:
-    if tp.topic in INTERNAL_TOPICS:
+    if tp.topic in INTERNAL_TOPICS and ctx.services.replica_manager.knows(tp):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = ctx.services.replica_manager.partition(tp)
     log = partition.leader_log()

@@ -34,7 +34,13 @@ from ottla.broker.fetch_sessions import (
     SessionEntry,
     identity,
 )
-from ottla.broker.replica_types import READ_COMMITTED, FetchParams, FetchPartition, FetchResult
+from ottla.broker.replica_types import (
+    READ_COMMITTED,
+    FetchParams,
+    FetchPartition,
+    FetchResult,
+    check_isolation_level,
+)
 from ottla.broker.session_fetch import fetch_in_session
 from ottla.errors import ErrorCode
 from ottla.storage.segment import EMPTY
@@ -66,6 +72,7 @@ class _Scope(NamedTuple):
 
 
 async def handle(ctx: RequestContext, request: m.FetchRequest) -> m.FetchResponse:
+    check_isolation_level(request.isolation_level)
     scope = _scope(ctx, request)
     if scope.error is not ErrorCode.NONE:
         return m.FetchResponse(error_code=scope.error, session_id=NO_SESSION)
@@ -100,9 +107,12 @@ def _scope(ctx: RequestContext, request: m.FetchRequest) -> _Scope:
             privileged=_replica_id(ctx, request) >= 0,
             now_ms=now_ms,
         )
-        if session is not None:
-            session.update(named)
-        return _Scope(named, session, True)
+        if session is None:
+            return _Scope(named, None, True)
+        session.update(named)
+        # What the session knows: a partition that was named twice has one entry, and no other may
+        # watch it.
+        return _Scope(list(session.dirty), session, True)
     found = sessions.continued(session_id, epoch, uses_ids=uses_ids, now_ms=now_ms)
     if isinstance(found, ErrorCode):
         return _Scope([], None, True, found)

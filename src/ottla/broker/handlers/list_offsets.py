@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, ResourceType, refused_names
 from ottla.broker.partition import Partition
-from ottla.broker.replica_types import READ_COMMITTED
+from ottla.broker.replica_types import READ_COMMITTED, check_isolation_level
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage import lookup
 from ottla.storage.log import Log
@@ -38,6 +38,7 @@ _CONSUMER, _DEBUG_CONSUMER = -1, -2
 
 
 async def handle(ctx: RequestContext, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
+    check_isolation_level(request.isolation_level)
     response = m.ListOffsetsResponse
     named = Counter((topic.name, part.partition_index) for topic in request.topics
                     for part in topic.partitions)  # fmt: skip

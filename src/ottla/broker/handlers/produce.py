@@ -32,6 +32,9 @@ _OLDEST_WITH_BATCHES = 3
 _OLDEST_WITH_ZSTD = 7
 _OLDEST_WITH_LEADER = 10
 _MAGIC_AT = 16
+_MAGIC = 2
+# The smallest batch length of any format (LegacyRecord.RECORD_OVERHEAD_V0).
+_MIN_BATCH_LENGTH = 14
 _ATTRIBUTES_LOW_AT = 22
 _TRANSACTIONAL = 0x10
 _CODEC_MASK = 0x07
@@ -46,6 +49,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
     refused_topics = refused_names(
         ctx, Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topic_data)
     )
+    manager = ctx.services.replica_manager
     for topic in request.topic_data:
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)
@@ -55,15 +59,18 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
                 entries[tp] = records
                 transactional = transactional or bool(records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL)
             if topic.name in refused_topics:
-                entries.pop(tp, None)
-                results[tp] = ProduceResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            elif error is not None:
+                error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif not manager.knows(tp):
+                error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if error is not None:
                 results[tp] = ProduceResult(error.code, error_message=error.message)
+    for tp in results:
+        entries.pop(tp, None)
     if transactional and not _may_use(ctx, request.transactional_id):
         refused = ProduceResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         results = dict.fromkeys([*results, *entries], refused)
     elif entries:
-        results |= await ctx.services.replica_manager.append(
+        results |= await manager.append(
             entries,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
@@ -72,7 +79,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
     if request.acks == 0:
         _raise_first_error(results)
         return None
-    return make_response(ctx.services.replica_manager, ctx.listener, ctx.version, request, results)
+    return make_response(manager, ctx.listener, ctx.version, request, results)
 
 
 def _may_use(ctx: RequestContext, transactional_id: str | None) -> bool:
@@ -88,32 +95,56 @@ def _objection(records: memoryview | None, version: int) -> KafkaError | None:
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             f"Produce requests with version {version} carry a message format that is not stored",
         )
-    if records is None or len(records) <= _ATTRIBUTES_LOW_AT:
-        return KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} must have at least one record batch per "
-            "partition",
-        )
-    if records[_MAGIC_AT] != 2:
-        return KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} are only allowed to contain record batches "
-            "with magic version 2",
-        )
-    length = int.from_bytes(records[8:_BATCH_PREFIX], "big", signed=True)
-    rest = len(records) - _BATCH_PREFIX - length
-    if length > 0 and rest > _MAGIC_AT:
-        return KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} are only allowed to contain exactly one "
-            "record batch per partition",
-        )
-    if version < _OLDEST_WITH_ZSTD and records[_ATTRIBUTES_LOW_AT] & _CODEC_MASK == _ZSTD:
-        return KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {version} are not allowed to use ZStandard compression",
-        )
+    try:
+        size = 0 if records is None else _batch_size(records)
+        if records is None or size == 0:
+            return KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"Produce requests with version {version} must have at least one record batch per "
+                "partition",
+            )
+        if records[_MAGIC_AT] != _MAGIC:
+            return KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"Produce requests with version {version} are only allowed to contain record "
+                "batches with magic version 2",
+            )
+        if version < _OLDEST_WITH_ZSTD and records[_ATTRIBUTES_LOW_AT] & _CODEC_MASK == _ZSTD:
+            return KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"Produce requests with version {version} are not allowed to use ZStandard "
+                "compression",
+            )
+        if len(records) > size and _batch_size(records[size:]) > 0:
+            return KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"Produce requests with version {version} are only allowed to contain exactly one "
+                "record batch per partition",
+            )
+    except KafkaError as error:
+        return error
     return None
+
+
+def _batch_size(records: memoryview) -> int:
+    """The size of the batch at the beginning, 0 where none stands there whole; raises
+    CORRUPT_MESSAGE where none can (ByteBufferLogInputStream.nextBatchSize)."""
+    if len(records) < _BATCH_PREFIX:
+        return 0
+    length = int.from_bytes(records[8:_BATCH_PREFIX], "big", signed=True)
+    if length < _MIN_BATCH_LENGTH:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"A record batch cannot have a length of {length}, less than {_MIN_BATCH_LENGTH}",
+        )
+    if len(records) <= _MAGIC_AT:
+        return 0
+    if records[_MAGIC_AT] > _MAGIC:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"There is no magic version {records[_MAGIC_AT]}"
+        )
+    size = _BATCH_PREFIX + length
+    return size if size <= len(records) else 0
 
 
 def _raise_first_error(results: dict[TopicPartition, ProduceResult]) -> None:
@@ -129,13 +160,16 @@ def make_response(
     request: m.ProduceRequest,
     results: dict[TopicPartition, ProduceResult],
 ) -> m.ProduceResponse:
-    """The answer to the partitions that a request names."""
+    """The answer to the partitions that a request names; one that it names twice is there once,
+    as in Kafka, where the last of its batches counts."""
     response = m.ProduceResponse
     with_leader = version >= _OLDEST_WITH_LEADER
     leaders: set[int] = set()
-    topics = []
+    topics: dict[str, dict[int, m.ProduceResponse.PartitionProduceResponse]] = {}
     for topic in request.topic_data:
-        partitions = []
+        if not topic.partition_data:
+            continue
+        partitions = topics.setdefault(topic.name, {})
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)
             result = results[tp]
@@ -160,11 +194,13 @@ def make_response(
                     leader_id=leader, leader_epoch=epoch
                 )
                 leaders.add(leader)
-            partitions.append(answer)
-        topics.append(
-            response.TopicProduceResponse(name=topic.name, partition_responses=partitions)
-        )
-    answered = response(responses=topics)
+            partitions[data.index] = answer
+    answered = response(
+        responses=[
+            response.TopicProduceResponse(name=name, partition_responses=list(answers.values()))
+            for name, answers in topics.items()
+        ]
+    )
     if leaders:
         answered.node_endpoints = [
             response.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
