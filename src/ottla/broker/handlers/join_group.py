@@ -29,7 +29,7 @@ async def handle(ctx: RequestContext, request: m.JoinGroupRequest) -> m.JoinGrou
     version = ctx.version
     if request.reason:
         log.info("Member %r joins %s: %s", request.member_id, request.group_id, request.reason)
-    # A name that is given twice counts once, as in Kafka's collection of protocols.
+    # A name that is given twice counts once (ADR 8).
     protocols = {protocol.name: protocol.metadata for protocol in request.protocols}
     result = await ctx.services.groups.join(
         request.group_id,

@@ -41,7 +41,7 @@ async def handle(
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     require_group(ctx, Operation.READ, request.group_id)
     if request.producer_id < 0 or request.producer_epoch < 0:
-        # They would be pending for ever; Kafka's log refuses to build such a batch.
+        # There is no transaction that they could wait for (ADR 16).
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "offsets of a transaction have a producer")
     refused = refused_names(
         ctx, Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
