@@ -78,7 +78,8 @@ def java_integer(text: str, bits: int) -> int:
     return number
 
 
-def _java_double(text: str) -> float:
+def java_double(text: str) -> float:
+    """Double.parseDouble, but for hexadecimal numbers; raises ValueError."""
     if "_" in text:
         raise ValueError(text)
     return float(text[:-1] if text[-1:] in ("d", "D", "f", "F") and len(text) > 1 else text)
@@ -211,7 +212,7 @@ def parse_type(name: str, text: str, type_: ConfigType) -> ConfigValue:
         if type_ in _INTEGER_BITS:
             return java_integer(trimmed, _INTEGER_BITS[type_])
         if type_ is ConfigType.DOUBLE:
-            return _java_double(trimmed)
+            return java_double(trimmed)
     except ValueError:
         raise InvalidConfigValue(name, text, f"Not a number of type {type_.name}") from None
     if type_ is ConfigType.BOOLEAN:

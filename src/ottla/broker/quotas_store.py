@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
@@ -70,10 +71,12 @@ def value_text(key: str, value: float) -> str:
     if key not in KEYS:
         raise _invalid(f"Invalid configuration key {key}")
     if key in _WHOLE:
-        whole = int(value + _EPSILON)
-        if abs(whole - value) > _EPSILON:
+        whole = int(value + _EPSILON) if math.isfinite(value) else 0
+        if not abs(whole - value) <= _EPSILON:
             raise _invalid(f"Configuration {key} must be a Long value")
         return str(whole)
+    if not math.isfinite(value):
+        raise _invalid(f"Configuration {key} must be a number")
     return repr(float(value))
 
 

@@ -12,8 +12,12 @@ import click
 from ottla.configdef import java_integer
 
 TOPICS = "topics"
+CLIENTS = "clients"
+USERS = "users"
 BROKERS = "brokers"
-ENTITY_TYPES = (TOPICS, BROKERS)
+ENTITY_TYPES = (TOPICS, CLIENTS, USERS, BROKERS)
+# These have quotas, alone or together.
+OF_QUOTAS = (CLIENTS, USERS)
 # Commas and equal signs inside square brackets belong to the value.
 _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 
@@ -29,10 +33,14 @@ class ConfigOptions:
     describe: bool = False
     all: bool = False
     entity_type: Sequence[str] = ()
+    # In the order of the command line; "" is the default, of --entity-default.
     entity_name: Sequence[str] = ()
-    entity_default: int = 0
     topic: str | None = None
+    client: str | None = None
+    user: str | None = None
     broker: str | None = None
+    client_defaults: bool = False
+    user_defaults: bool = False
     broker_defaults: bool = False
     add_config: str | None = None
     add_config_file: Path | None = None
@@ -52,8 +60,9 @@ class Entity:
         return self.type[:-1]
 
 
-def check_usage(options: ConfigOptions) -> Entity:
-    """ConfigCommandOptions.checkArgs, in its order; raises click.UsageError with Kafka's texts."""
+def check_usage(options: ConfigOptions) -> list[Entity]:
+    """ConfigCommandOptions.checkArgs, in its order; raises click.UsageError with Kafka's texts.
+    One entity, or two of users and clients."""
     if options.alter == options.describe:
         raise click.UsageError("Command must include exactly one action: --describe, --alter")
     for name, value in (
@@ -62,27 +71,34 @@ def check_usage(options: ConfigOptions) -> Entity:
     ):
         if options.describe and value:
             raise click.UsageError(f'Option "[describe]" can\'t be used with option "[{name}]"')
-    entity = Entity(_entity_type(options), _entity_name(options))
-    if entity.type == BROKERS and entity.name:
-        _check_broker_id(entity.name)
+    types, names = _entity_types(options), _entity_names(options)
+    if len(names) > len(types) or (options.alter and 0 < len(names) < len(types)):
+        raise click.UsageError("An entity name must be specified for every entity type")
+    padded = [*names, *[None] * (len(types) - len(names))]
+    entities = [Entity(type_, name) for type_, name in zip(types, padded, strict=True)]
+    first = entities[0]
+    if first.type == BROKERS and first.name:
+        _check_broker_id(first.name)
     if options.alter:
-        _check_alter(options, entity)
-    return entity
+        _check_alter(options, first)
+    return entities
 
 
 def _shortcuts(options: ConfigOptions) -> list[tuple[str, str]]:
     """The entities named by a flag of their own, as (type, name)."""
-    found = []
-    if options.topic is not None:
-        found.append((TOPICS, options.topic))
-    if options.broker is not None:
-        found.append((BROKERS, options.broker))
-    if options.broker_defaults:
-        found.append((BROKERS, ""))
-    return found
+    given = (
+        (TOPICS, options.topic),
+        (CLIENTS, options.client),
+        (USERS, options.user),
+        (BROKERS, options.broker),
+        (CLIENTS, "" if options.client_defaults else None),
+        (USERS, "" if options.user_defaults else None),
+        (BROKERS, "" if options.broker_defaults else None),
+    )
+    return [(type_, name) for type_, name in given if name is not None]
 
 
-def _entity_type(options: ConfigOptions) -> str:
+def _entity_types(options: ConfigOptions) -> list[str]:
     shortcuts = _shortcuts(options)
     types = [*options.entity_type, *(type_ for type_, _ in shortcuts)]
     repeated = [type_ for i, type_ in enumerate(types) if type_ in types[:i]]
@@ -96,25 +112,18 @@ def _entity_type(options: ConfigOptions) -> str:
             )
     if not types:
         raise click.UsageError("At least one entity type must be specified")
-    if len(types) > 1:
+    if len(types) > 1 and set(types) != set(OF_QUOTAS):
         raise click.UsageError("Only 'users' and 'clients' entity types may be specified together")
-    if shortcuts and (options.entity_type or options.entity_name or options.entity_default):
+    if shortcuts and (options.entity_type or options.entity_name):
         raise click.UsageError(
             "--entity-{type,name,default} should not be used in conjunction with specific entity "
             "flags"
         )
-    return types[0]
+    return types
 
 
-def _entity_name(options: ConfigOptions) -> str | None:
-    names = [
-        *options.entity_name,
-        *[""] * options.entity_default,
-        *(name for _, name in _shortcuts(options)),
-    ]
-    if len(names) > 1:
-        raise click.UsageError("An entity name must be specified for every entity type")
-    return names[0] if names else None
+def _entity_names(options: ConfigOptions) -> list[str]:
+    return [*options.entity_name, *(name for _, name in _shortcuts(options))]
 
 
 def _check_broker_id(name: str) -> None:
@@ -127,7 +136,7 @@ def _check_broker_id(name: str) -> None:
 
 
 def _check_alter(options: ConfigOptions, entity: Entity) -> None:
-    if entity.type == BROKERS:
+    if entity.type != TOPICS:
         if entity.name is None:
             raise click.UsageError(
                 "an entity-name or default entity must be specified with --alter of users, "

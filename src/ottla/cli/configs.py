@@ -1,7 +1,9 @@
-"""`ottla configs`: kafka-configs' flags and lines for topics, brokers and the cluster's default."""
+"""`ottla configs`: kafka-configs' flags and lines for topics, brokers and the cluster's default,
+and for the quotas of users and clients."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,7 @@ import click
 
 from ottla.cli.config_options import (
     BROKERS,
+    OF_QUOTAS,
     TOPICS,
     ConfigOptions,
     Entity,
@@ -40,18 +43,30 @@ class ConfigCommandFailed(click.ClickException):
         super().__init__(f"Error while executing config command : {reason}")
 
 
-@click.command("configs", help="Show and change configs of topics and brokers.")
+@click.command("configs", help="Show and change configs of topics and brokers, and quotas.")
 @bootstrap_option
 @command_config_option
 @flag("alter", "Change configs.")
 @flag("describe", "Show configs.")
 @flag("all", "With --describe: all configs, not only those that were set.")
-@click.option("--entity-type", multiple=True, metavar="topics|brokers", help="Whose configs.")
-@click.option("--entity-name", multiple=True, help="A topic's name or a broker's id.")
-@click.option("--entity-default", count=True, help="The default of all brokers.")
+@click.option(
+    "--entity-type", multiple=True, metavar="topics|brokers|users|clients",
+    help="Whose configs; users and clients may come together.",
+)  # fmt: skip
+@click.option(
+    "--entity-name", multiple=True, help="The name of a topic, user or client, or a broker's id."
+)
+@click.option(
+    "--entity-default", "entity_name", multiple=True, is_flag=True, flag_value="",
+    help="The default of all brokers, users or clients.",
+)  # fmt: skip
 @click.option("--topic", help="Short for --entity-type topics --entity-name TEXT.")
 @click.option("--broker", help="Short for --entity-type brokers --entity-name TEXT.")
 @flag("broker-defaults", "Short for --entity-type brokers --entity-default.")
+@click.option("--user", help="Short for --entity-type users --entity-name TEXT.")
+@flag("user-defaults", "Short for --entity-type users --entity-default.")
+@click.option("--client", help="Short for --entity-type clients --entity-name TEXT.")
+@flag("client-defaults", "Short for --entity-type clients --entity-default.")
 @click.option("--add-config", help="Configs to set: k1=v1,k2=[v1,v2],k3=v3.")
 @click.option(
     "--add-config-file", type=click.Path(path_type=Path), help="A property file of configs to set."
@@ -61,20 +76,29 @@ class ConfigCommandFailed(click.ClickException):
 @output_option
 def command(**given: Any) -> None:
     options = option_values(given)
-    entity = check_usage(options)
+    entities = check_usage(options)
     try:
-        run_async(_execute(options, entity))
+        run_async(_execute(options, entities))
     except OttlaError as error:
         raise ConfigCommandFailed(describe_error(error)) from None
 
 
-async def _execute(options: ConfigOptions, entity: Entity) -> None:
+async def _execute(options: ConfigOptions, entities: Sequence[Entity]) -> None:
+    from ottla.cli import config_quotas
+
     added = _added(options)
+    as_json = options.output == "json"
     async with connect_admin(options.bootstrap_server, options.command_config) as admin:
-        if options.alter:
-            await _alter(admin, options, entity, added)
+        if entities[0].type not in OF_QUOTAS:
+            if options.alter:
+                await _alter(admin, options, entities[0], added)
+            else:
+                await _describe(admin, options, entities[0])
+        elif options.alter:
+            removed = parse_deleted(options.delete_config)
+            await config_quotas.alter(admin, entities, added, removed, as_json=as_json)
         else:
-            await _describe(admin, options, entity)
+            await config_quotas.describe(admin, entities, as_json=as_json)
 
 
 def _added(options: ConfigOptions) -> dict[str, str]:

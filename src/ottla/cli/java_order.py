@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_SMALLEST_TABLE = 16
+_USUAL_TABLE = 16
 
 
-def hash_map_order(names: Iterable[str]) -> list[str]:
+def hash_map_order(names: Iterable[str], *, table: int = _USUAL_TABLE) -> list[str]:
     """`names` put into a new HashMap one by one, and read back; what shares a bucket keeps its
-    order."""
+    order. A map that was made for as many names as it gets begins with a `table` of 1."""
     given = list(names)
-    table = _SMALLEST_TABLE
     while len(given) * 4 > table * 3:  # it doubles when it is more than three quarters full
         table *= 2
     return sorted(given, key=lambda name: _spread(_hash_code(name)) & (table - 1))

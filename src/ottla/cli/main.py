@@ -20,7 +20,7 @@ COMMANDS = {
     "broker": "Run one broker from a server.properties file.",
     "zookeeper": "Serve a single-node metadata store over the ZooKeeper protocol.",
     "topics": "Create, list, describe, alter and delete topics.",
-    "configs": "Show and change configs of topics and brokers.",
+    "configs": "Show and change configs of topics and brokers, and quotas.",
     "cluster": "Show who is alive and who is the controller.",
     "reassign": "Move partitions between brokers and log directories.",
     "elect": "Elect leaders of partitions.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.client.admin_configs import ConfigCalls
 from ottla.client.admin_partitions import PartitionCalls
+from ottla.client.admin_quotas import QuotaCalls
 from ottla.client.admin_session import error_or_none
 from ottla.client.admin_types import (
     ClusterDescription,
@@ -69,7 +70,7 @@ __all__ = [
 _DELETE_TOPICS_MAX_VERSION = 5
 
 
-class Admin(ConfigCalls, PartitionCalls):
+class Admin(ConfigCalls, PartitionCalls, QuotaCalls):
     """One session; `close` it, or use it as an async context manager."""
 
     @classmethod

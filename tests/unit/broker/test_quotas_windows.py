@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -167,7 +168,13 @@ def test_names_in_requests_and_in_paths() -> None:
 def test_values() -> None:
     assert value_text("producer_byte_rate", 1024.0) == "1024"
     assert value_text("request_percentage", 50) == "50.0"
-    for key, value in (("producer_byte_rate", 1.5), ("nope", 1.0)):
+    for key, value in (
+        ("producer_byte_rate", 1.5),
+        ("producer_byte_rate", math.inf),
+        ("producer_byte_rate", math.nan),
+        ("request_percentage", math.nan),
+        ("nope", 1.0),
+    ):
         with pytest.raises(KafkaError):
             value_text(key, value)
 

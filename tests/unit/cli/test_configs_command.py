@@ -20,6 +20,7 @@ from ottla.client.admin import (
     ConfigResource,
     TopicListing,
 )
+from ottla.client.admin_quotas import QuotaEntity
 from ottla.client.cluster import Node
 from ottla.configdef import ConfigSource, ConfigType, Synonym
 from ottla.errors import ErrorCode, KafkaError
@@ -39,6 +40,7 @@ class StandIn:
     def __init__(self) -> None:
         self.edits: list[Mapping[ConfigResource, Sequence[ConfigEdit]]] = []
         self.refuse: KafkaError | None = None
+        self.quotas: dict[QuotaEntity, dict[str, float | None]] = {}
 
     async def __aenter__(self) -> StandIn:
         return self
@@ -62,6 +64,17 @@ class StandIn:
     ) -> dict[ConfigResource, KafkaError | None]:
         self.edits.append(edits)
         return dict.fromkeys(edits, self.refuse)
+
+    async def describe_client_quotas(
+        self, components: Iterable[tuple[str, str | None]]
+    ) -> dict[QuotaEntity, dict[str, float | None]]:
+        self.asked = list(components)
+        return self.quotas
+
+    async def alter_client_quotas(
+        self, entity: QuotaEntity, quotas: dict[str, float | None]
+    ) -> None:
+        self.quotas = {entity: quotas}
 
     async def describe_cluster(self) -> ClusterDescription:
         return ClusterDescription("c", 1, [Node(1, "h", 1), Node(2, "h", 2)])
@@ -209,6 +222,27 @@ def test_errors_are_one_line(admin: StandIn, configs: Run) -> None:
     )
 
 
+def test_quotas(admin: StandIn, configs: Run) -> None:
+    both = ("--entity-type", "clients", "--entity-default", "--entity-type", "users")
+    added = ("--add-config", "producer_byte_rate=5,request_percentage=1.5")
+    done = configs("--alter", *both, "--entity-name", "u", *added)
+    assert done == (0, "Completed updating default config for clients in the cluster.\n", "")
+    entity = (("client-id", None), ("user", "u"))
+    assert admin.quotas == {entity: {"producer_byte_rate": 5.0, "request_percentage": 1.5}}
+    line = (
+        "Quota configs for user-principal 'u', the default client-id are producer_byte_rate=5.0, "
+        "request_percentage=1.5\n"
+    )
+    assert configs("--describe", *both) == (0, line, "")
+    assert admin.asked == [("client-id", ""), ("user", None)]
+    removal = ("--delete-config", "producer_byte_rate", "--output", "json")
+    code, out, err = configs("--alter", "--client-defaults", "--user", "u", *removal)
+    assert (code, err) == (0, "") and json.loads(out)["deleted"] == ["producer_byte_rate"]
+    assert admin.quotas == {(("user", "u"), ("client-id", None)): {"producer_byte_rate": None}}
+    refused = configs("--alter", "--user", "u", "--delete-config", "consumer_byte_rate")
+    assert refused == (1, "", "Invalid config(s): consumer_byte_rate\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -216,9 +250,9 @@ def test_errors_are_one_line(admin: StandIn, configs: Run) -> None:
         ("--describe --topic t --delete-config a",
          'Option "[describe]" can\'t be used with option "[delete-config]"'),
         ("--describe", "At least one entity type must be specified"),
-        ("--describe --entity-type users",
-         "Invalid entity type users, the entity type must be one of topics,brokers with the "
-         "--bootstrap-server argument"),
+        ("--describe --entity-type ips",
+         "Invalid entity type ips, the entity type must be one of topics,clients,users,brokers "
+         "with the --bootstrap-server argument"),
         ("--describe --entity-type topics --entity-type topics",
          "Duplicate entity type(s) specified: topics"),
         ("--describe --entity-type topics --entity-type brokers",
@@ -235,6 +269,13 @@ def test_errors_are_one_line(admin: StandIn, configs: Run) -> None:
         ("--alter --entity-type brokers --add-config a=1",
          "an entity-name or default entity must be specified with --alter of users, clients, "
          "brokers or ips"),
+        ("--alter --entity-type users --entity-type clients --entity-name c --add-config a=1",
+         "An entity name must be specified for every entity type"),
+        ("--alter --user u --add-config producer_byte_rate=x",
+         "Cannot parse quota configuration value for producer_byte_rate: x"),
+        ("--alter --user u --client c --delete-config nope",
+         "Only quota configs can be deleted for 'clients' using --bootstrap-server. Unexpected "
+         "config names: nope"),
         ("--alter --topic t",
          "At least one of --add-config, --add-config-file, or --delete-config must be specified "
          "with --alter"),
