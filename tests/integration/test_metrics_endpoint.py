@@ -23,11 +23,13 @@ class Scrape:
     """What one broker shows, by name and labels."""
 
     def __init__(self, text: str) -> None:
+        families = list(text_string_to_metric_families(text))
         self._samples = {
             (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(text)
+            for family in families
             for sample in family.samples
         }
+        self.types = {family.name: family.type for family in families}
 
     def __call__(self, name: str, **labels: str) -> float:
         return self._samples.get((name, frozenset(labels.items())), 0.0)
@@ -126,7 +128,9 @@ def test_the_cluster_in_numbers(running: Measured, topic: str) -> None:
     assert running.total(controller + "activecontrollercount") == 1
     assert running.total(controller + "offlinepartitionscount") == 0
     assert running.total(controller + "globaltopiccount") >= 1
-    assert running.total("kafka_controller_controllereventmanager_eventqueuetimems_count") > 0
+    waited = "kafka_controller_controllereventmanager_eventqueuetimems"
+    assert running.total(f"{waited}_count") > 0 and running.total(f"{waited}_sum") >= 0
+    assert running.scrape(0).types[waited] == "summary"
     assert running.total(REPLICAS + "partitioncount") >= 9
     until(lambda: running.total(REPLICAS + "underreplicatedpartitions"), 0)
 

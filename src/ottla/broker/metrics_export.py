@@ -16,6 +16,7 @@ from prometheus_client.core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
+    SummaryMetricFamily,
 )
 from prometheus_client.registry import Collector
 
@@ -63,8 +64,7 @@ class BrokerCollector(Collector):
         yield from self._replica_manager(partitions)
         yield from _partitions(partitions)
         yield from self._logs()
-        for name, value in self._controller_gauges().items():
-            yield GaugeMetricFamily(f"kafka_controller_{name}", "Of the controller", value)
+        yield from _controller(self._controller_gauges())
         yield from self._topics()
         yield from self._apis()
         yield from self._purgatories(partitions)
@@ -161,6 +161,16 @@ class BrokerCollector(Collector):
         for state in _GROUP_STATES:
             name = f"numgroups{state.lower()}"
             yield _gauge(_GROUPS + name, f"Groups that are {state}", states[state])
+
+
+def _controller(values: dict[str, float]) -> Iterator[Metric]:
+    for name, value in values.items():
+        base, _, last = name.rpartition("_")
+        full, text = f"kafka_controller_{base if last == 'count' else name}", "Of the controller"
+        if last == "count":
+            yield SummaryMetricFamily(full, text, int(value), values[f"{base}_sum"])
+        elif last != "sum":
+            yield GaugeMetricFamily(full, text, value)
 
 
 def _partitions(partitions: list[Partition]) -> Iterator[Metric]:
