@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -82,6 +83,12 @@ class DataDir:
         self.lock: HeldLock | None = None
         self.offline: str | None = None
         self.log_count = 0
+        self._writing = threading.Lock()
+        self._order = 0
+        # The `order` of what each checkpoint holds.
+        self._written: dict[str, int] = {}
+        # Of these the checkpoints may speak, but their logs are not here any more.
+        self.gone: set[TopicPartition] = set()
         # What the cleaner's checkpoint says now.
         self.checkpointed_cleaned: dict[TopicPartition, int] = {}
 
@@ -145,6 +152,8 @@ class DataDir:
             log.cleaned_offset = min(cleaned.get(tp, NEVER_CLEANED), log.end_offset)
             (found.futures if future else found.logs).append(log)
         self.log_count = len(found.logs)
+        self.gone = {*recovery_points, *starts, *watermarks, *cleaned}
+        self.gone.difference_update(log.tp for log in found.logs)
         return found
 
     def _read_notes(self) -> dict[str, small_logs.Note]:
@@ -188,8 +197,28 @@ class DataDir:
     def cleaned_offsets(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
         return {log.tp: log.cleaned_offset for log in logs if log.cleaned_offset != NEVER_CLEANED}
 
-    def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        self._disk.write_atomically(self.path / name, checkpoints.encode_offsets(offsets))
+    def order(self) -> int:
+        """Tells what is seen now from what was seen before; for `write`."""
+        self._order += 1
+        return self._order
+
+    def write(self, name: str, offsets: Mapping[TopicPartition, int], order: int) -> None:
+        """On any thread; nothing where something that was seen later is written already."""
+        with self._writing:
+            if order > self._written.get(name, 0):
+                data = checkpoints.encode_offsets(offsets)
+                self._disk.write_atomically(self.path / name, data)
+                self._written[name] = order
+
+    def write_all(self, logs: list[Log]) -> None:
+        """All checkpoints as of now, without logs that are gone."""
+        cleaned, order = self.cleaned_offsets(logs), self.order()
+        self.write(checkpoints.RECOVERY_POINTS, self.recovery_points(logs), order)
+        self.write(checkpoints.LOG_STARTS, self.start_offsets(logs), order)
+        self.write(checkpoints.HIGH_WATERMARKS, self.high_watermarks(logs), order)
+        self.write(checkpoints.CLEANED, cleaned, order)
+        self.checkpointed_cleaned = cleaned
+        self.gone.clear()
 
     def mark_clean(self, notes: list[small_logs.Note]) -> None:
         """The last step: everything else is durable."""

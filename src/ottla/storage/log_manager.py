@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from ottla.storage.data_dir import DataDir, deletion_name, future_name
 from ottla.storage.dir_lock import FlockedDir, HeldLock
 from ottla.storage.housekeeping import Housekeeping
 from ottla.storage.log import Log
-from ottla.storage.log_files import close_logs, remove_paths, sync_files
+from ottla.storage.log_files import Removals, close_logs, sync_files
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.settings import LogSettings
 from ottla.storage.small_logs import Note
@@ -60,8 +59,7 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         # Copies of logs in the folders that these are being moved to.
         self._futures: dict[TopicPartition, Log] = {}
-        # (due by the monotonic clock, path), in the order they were set aside.
-        self._removals: deque[tuple[float, Path]] = deque()
+        self._removals = Removals(runtime)
         self._tasks: set[asyncio.Task[None]] = set()
         # Where logs that are still to come shall be created (AlterReplicaLogDirs).
         self._preferred_dirs: dict[TopicPartition, Path] = {}
@@ -106,7 +104,7 @@ class LogManager:
             for log in found.logs:
                 self._logs[log.tp] = log if log.tp not in self._logs else self._one_of_two(log)
             delay_ms = self._config.integer("log.segment.delete.delay.ms")
-            self._remove_later(found.doomed, delay_ms)
+            self._removals.add(found.doomed, delay_ms)
             self._futures.update((log.tp, log) for log in found.futures)
 
     def _one_of_two(self, log: Log) -> Log:
@@ -163,6 +161,7 @@ class LogManager:
             )
         for data_dir in self._candidates(tp):
             try:
+                self._forget_namesake(data_dir, tp)
                 log = self._create(data_dir, tp, topic_id)
             except OSError as error:
                 self.dir_failed(data_dir.path, error)
@@ -177,6 +176,11 @@ class LogManager:
         """Least loaded first, but a folder that was asked for before all others."""
         preferred = self._preferred_dirs.pop(tp, None)
         return sorted(self._online(), key=lambda found: (found.path != preferred, found.log_count))
+
+    def _forget_namesake(self, data_dir: DataDir, tp: TopicPartition) -> None:
+        """What the checkpoints say of an earlier log of that name must not hold for a new one."""
+        if tp in data_dir.gone:
+            data_dir.write_all(self._logs_in(data_dir))
 
     def _create(self, data_dir: DataDir, tp: TopicPartition, topic_id: TopicId) -> Log:
         return Log.create(
@@ -194,13 +198,10 @@ class LogManager:
         return log
 
     def _created(self, log: Log) -> Log:
-        settings = log.settings
-        policy = ",".join(sorted(settings.cleanup_policy))
-        _logger.info(
-            "Created log for partition %s in %s with properties {%s}.",
-            *(log.tp, log.folder),
-            f"cleanup.policy={policy}, retention.ms={settings.retention_ms}",
-        )
+        policy = ",".join(sorted(log.settings.cleanup_policy))
+        properties = f"cleanup.policy={policy}, retention.ms={log.settings.retention_ms}"
+        text = "Created log for partition %s in %s with properties {%s}."
+        _logger.info(text, log.tp, log.folder, properties)
         return self._enter(log)
 
     async def create_ahead(self, wanted: Mapping[TopicPartition, TopicId]) -> None:
@@ -210,10 +211,15 @@ class LogManager:
         if len(missing) < _CREATE_AHEAD_FROM or self.offline_dirs():
             return
         plans: list[tuple[DataDir, TopicPartition]] = []
-        for tp in missing:
-            data_dir = self._candidates(tp)[0]
-            data_dir.log_count += 1
-            plans.append((data_dir, tp))
+        try:
+            for tp in missing:
+                data_dir = self._candidates(tp)[0]
+                self._forget_namesake(data_dir, tp)
+                data_dir.log_count += 1
+                plans.append((data_dir, tp))
+        except OSError as error:
+            self.dir_failed(data_dir.path, error)
+            return
         made: list[Log] = []
 
         def work() -> None:
@@ -270,7 +276,8 @@ class LogManager:
             self.dir_failed(log.data_dir, error)
             return False
         log.move_to(target)
-        self._remove_later([target], log.settings.file_delete_delay_ms)
+        self._dirs[log.data_dir].gone.add(log.tp)
+        self._removals.add([target], log.settings.file_delete_delay_ms)
         return True
 
     # --- moves between folders (KIP-113) ----------------------------------------------------
@@ -312,6 +319,7 @@ class LogManager:
         target = copy.data_dir / str(tp)
         try:
             copy.release()
+            self._forget_namesake(self._dirs[copy.data_dir], tp)
             self._runtime.disk.rename(copy.folder, target)
             # A power cut must not take this name back and leave the log set aside.
             self._runtime.disk.sync_dir(copy.data_dir)
@@ -327,11 +335,7 @@ class LogManager:
 
     def remove_files_later(self, log: Log, paths: list[Path]) -> None:
         """Files that a truncation or retention set aside."""
-        self._remove_later(paths, log.settings.file_delete_delay_ms)
-
-    def _remove_later(self, paths: list[Path], delay_ms: int) -> None:
-        due = self._runtime.clock.monotonic_ms() + delay_ms
-        self._removals.extend((due, path) for path in paths)
+        self._removals.add(paths, log.settings.file_delete_delay_ms)
 
     @property
     def config(self) -> BrokerConfig:
@@ -451,9 +455,10 @@ class LogManager:
     async def _checkpoint(
         self, data_dir: DataDir, offsets: Mapping[TopicPartition, int], name: str
     ) -> None:
+        order = data_dir.order()
         try:
             # Formatting many thousand lines is kept off the event loop as well.
-            await self._runtime.blocking(lambda: data_dir.write(name, offsets))
+            await self._runtime.blocking(lambda: data_dir.write(name, offsets, order))
         except OSError as error:
             self.dir_failed(data_dir.path, error)
 
@@ -465,9 +470,14 @@ class LogManager:
         task.add_done_callback(self._tasks.discard)
 
     async def checkpoint_offsets(self) -> None:
+        gone = {data_dir.path: set(data_dir.gone) for data_dir in self._online()}
+        await self.checkpoint_cleaned()
         for data_dir in self._online():
             await self._checkpoint_bounds(data_dir, self._logs_in(data_dir))
-        await self.checkpoint_cleaned()
+            if gone[data_dir.path]:
+                watermarks = data_dir.high_watermarks(self._logs_in(data_dir))
+                await self._checkpoint(data_dir, watermarks, checkpoints.HIGH_WATERMARKS)
+                data_dir.gone -= gone[data_dir.path]
 
     async def _checkpoint_bounds(self, data_dir: DataDir, logs: list[Log]) -> None:
         points, starts = data_dir.recovery_points(logs), data_dir.start_offsets(logs)
@@ -486,15 +496,4 @@ class LogManager:
         self._housekeeping.delete_old_segments()
 
     async def remove_due(self) -> None:
-        now = self._runtime.clock.monotonic_ms()
-        due: list[Path] = []
-        waiting: deque[tuple[float, Path]] = deque()
-        for deadline, path in self._removals:
-            if deadline <= now:
-                due.append(path)
-            else:
-                waiting.append((deadline, path))
-        if not due:
-            return
-        self._removals = waiting
-        await self._runtime.blocking(lambda: remove_paths(self._runtime, due))
+        await self._removals.remove_due()

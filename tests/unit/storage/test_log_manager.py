@@ -12,7 +12,13 @@ from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.runtime import File, Runtime, SystemDisk, SystemNetwork
 from ottla.storage import checkpoints
-from ottla.storage.data_dir import StrangeFolder, deletion_name, is_deletion_name, parse_folder_name
+from ottla.storage.data_dir import (
+    DataDir,
+    StrangeFolder,
+    deletion_name,
+    is_deletion_name,
+    parse_folder_name,
+)
 from ottla.storage.dir_lock import DirInUse
 from ottla.storage.identity import (
     ForeignData,
@@ -120,6 +126,54 @@ async def test_a_deleted_log_is_renamed_at_once_and_removed_later(tmp_path: Path
     await logs.remove_due()
     assert not renamed.exists()
     await logs.shutdown()
+
+
+@pytest.mark.parametrize("killed_between", [False, True])
+async def test_checkpoints_of_a_deleted_log_do_not_hold_for_the_next_of_its_name(
+    tmp_path: Path, killed_between: bool
+) -> None:
+    """They would hide its records, or say that it was flushed."""
+    logs = manager(tmp_path)
+    await logs.start()
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    log.append_as_leader(batch(100), 0)
+    log.set_high_watermark(100)
+    log.advance_start_offset(90)
+    await logs.flush(log)
+    await logs.checkpoint_high_watermarks()
+    await logs.checkpoint_offsets()
+    logs.delete(A)
+    if killed_between:
+        kill(logs)
+        logs = manager(tmp_path)
+        await logs.start()
+    log = logs.get_or_create(A, topic_id=bytes(reversed(TOPIC_ID)))
+    log.append_as_leader(batch(10), 0)
+    kill(logs)
+    logs = manager(tmp_path)
+    await logs.start()
+    again = logs.get(A)
+    assert again is not None and all_offsets(again) == list(range(10))
+    assert again.high_watermark == 0
+    await logs.shutdown()
+
+
+def kill(logs: LogManager) -> None:
+    """Leaves everything as it is; the locks go with a process."""
+    for task in logs._tasks:
+        task.cancel()
+    logs._release_locks()
+
+
+async def test_a_checkpoint_that_was_overtaken_is_not_written(tmp_path: Path) -> None:
+    folder = DataDir(
+        Runtime(ManualClock(), random.Random(1), SystemNetwork(), SystemDisk()), tmp_path
+    )
+    first, second = folder.order(), folder.order()
+    folder.write(checkpoints.LOG_STARTS, {A: 2}, second)
+    folder.write(checkpoints.LOG_STARTS, {A: 1}, first)
+    text = (tmp_path / checkpoints.LOG_STARTS).read_bytes()
+    assert checkpoints.decode_offsets(text) == {A: 2}
 
 
 async def test_a_deletion_cut_short_is_finished_after_a_restart(tmp_path: Path) -> None:
