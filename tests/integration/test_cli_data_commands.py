@@ -170,6 +170,17 @@ def test_typed_lines_are_sent_at_once_and_followed(running: Cluster, topic: str)
         assert (process.returncode, err.strip()) == (code, b"Error: interrupted")
 
 
+def test_a_topic_is_deleted_under_a_reader(running: Cluster, ottla: Cli, topic: str) -> None:
+    reader = spawn(running, "consume", topic, "--follow", "--from-beginning")
+    writer = spawn(running, "produce", topic)
+    writer.communicate(b"first\n", timeout=WAIT_S)
+    assert line_of(reader) == b"first\n"
+    assert ottla("topics", "--delete", "--topic", topic)[0] == 0
+    _, err = reader.communicate(timeout=60)
+    gone = f"Error: the topic '{topic}' was deleted meanwhile\n"
+    assert (reader.returncode, err.decode()) == (1, gone)
+
+
 def test_closed_pipe(running: Cluster, ottla: Cli, topic: str, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("x" * 100 + "\n" + ("y" * 99 + "\n") * 30_000)

@@ -18,12 +18,12 @@ from ottla.cli.options import (
     run_async,
     topic_failure,
 )
-from ottla.errors import KafkaError, OttlaError
+from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
-    from ottla.client.fetch import FetchedRecord
+    from ottla.client.fetch import FetchedRecord, RecordReader
 
 
 class Start(NamedTuple):
@@ -145,14 +145,25 @@ async def _batches(admin: Admin, wanted: Wanted) -> AsyncIterator[list[FetchedRe
     if wanted.follow:
         reader = RecordReader(cluster, positions, timeout_ms=timeout_ms)
         while True:
-            yield await reader.poll()
+            yield await _next(reader, wanted.topic)
     # What is read to its end is not asked for any more.
     open_partitions = {tp: at for tp, at in positions.items() if at < ends[tp]}
     reader = RecordReader(cluster, open_partitions, timeout_ms=timeout_ms)
     while reader.positions:
-        yield [record for record in await reader.poll() if record.offset < ends[record.partition]]
+        found = await _next(reader, wanted.topic)
+        yield [record for record in found if record.offset < ends[record.partition]]
         for tp in [tp for tp, at in reader.positions.items() if at >= ends[tp]]:
             del reader.positions[tp]
+
+
+async def _next(reader: RecordReader, topic: str) -> list[FetchedRecord]:
+    try:
+        return await reader.poll()
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        # It was there when this began.
+        raise KafkaError(error.code, f"the topic {topic!r} was deleted meanwhile") from None
 
 
 async def _partitions(admin: Admin, wanted: Wanted) -> list[TopicPartition]:
