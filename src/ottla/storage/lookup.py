@@ -38,7 +38,13 @@ def offset_at_or_after(log: Log, timestamp: int) -> TimedOffset | None:
 
 def offset_of_max_timestamp(log: Log) -> TimedOffset | None:
     """The record with the largest timestamp (KIP-734); None in a log without any."""
-    parts = [segment for segment in log.segments if segment.size]
+    segments = list(log.segments)
+    ends = [segment.base_offset for segment in segments[1:]] + [log.end_offset]
+    parts = [
+        segment
+        for segment, end in zip(segments, ends, strict=True)
+        if segment.size and end > log.start_offset
+    ]
     if not parts:
         return None
     newest = max(parts, key=_max_timestamp)

@@ -170,6 +170,17 @@ async def test_a_partition_that_a_produce_names_twice(broker: Broker) -> None:
     assert broker.log.end_offset == 4
 
 
+async def test_bytes_that_are_no_batch_fail_their_partition_alone(broker: Broker) -> None:
+    broker.order(0, 1, replicas=[0], tp=TopicPartition("t", 1))
+    request = produce_request(client_batch())
+    bad = m.ProduceRequest.PartitionProduceData(index=1, records=memoryview(bytes(40)))
+    request.topic_data[0].partition_data.append(bad)
+    response = await produce.handle(broker.context(9), request)
+    assert response is not None
+    found = response.responses[0].partition_responses
+    assert [each.error_code for each in found] == [ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE]
+
+
 async def test_acks_zero_says_nothing_or_ends_the_connection(broker: Broker) -> None:
     context = broker.context(9)
     assert await produce.handle(context, produce_request(client_batch(), acks=0)) is None

@@ -203,6 +203,25 @@ def test_offsets_by_timestamp(tmp_path: Path) -> None:
     assert first is not None and first.offset == 21
 
 
+@pytest.mark.parametrize("segment_bytes", [500, 1 << 20])
+def test_the_largest_timestamp_of_what_is_left(tmp_path: Path, segment_bytes: int) -> None:
+    """Of every beginning that DeleteRecords can leave, in one segment and in several."""
+    log = new_log(tmp_path, settings(segment_bytes=segment_bytes, index_interval_bytes=1))
+    times = [START_MS + (number * 37) % 101 for number in range(60)]
+    for number in range(0, 60, 3):
+        items = [records.Record(b"k", b"v" * 20, time_ms) for time_ms in times[number : number + 3]]
+        log.append_as_leader(memoryview(bytearray(records.build_batch(items))), 0)
+    log.set_high_watermark(60)
+    for start in range(60):
+        log.advance_start_offset(start)
+        largest = max(times[start:])
+        found = offset_of_max_timestamp(log)
+        assert found is not None and found.timestamp == largest
+        assert found.offset == times.index(largest, start)
+    log.advance_start_offset(60)
+    assert offset_of_max_timestamp(log) is None
+
+
 def test_few_descriptors_serve_many_logs(tmp_path: Path) -> None:
     open_files = OpenFiles(3)
     logs = []
