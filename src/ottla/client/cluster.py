@@ -329,7 +329,10 @@ class Cluster:
             if partition not in self._leaders:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if self._leaders[partition] < 0:
-                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+                raise KafkaError(
+                    ErrorCode.LEADER_NOT_AVAILABLE,
+                    f"{partition} has no leader: are the brokers of its in-sync replicas alive?",
+                )
             return self._leaders[partition]
 
         known = self._leaders.get(partition, -1)

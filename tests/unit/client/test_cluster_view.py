@@ -178,6 +178,8 @@ async def test_leaders_are_found_remembered_and_waited_for(
         asked = len(first.seen)
         assert await cluster.leader_of(TopicPartition("t", 0)) == 2
         assert len(first.seen) == asked
+        with pytest.raises(KafkaError, match="t-1 has no leader"):
+            await cluster.leader_of(TopicPartition("t", 1), timeout_ms=50)
         waiting = asyncio.create_task(cluster.leader_of(TopicPartition("t", 1)))
         await asyncio.sleep(0.05)
         first.topics = [topic("t", 2, 1)]
