@@ -183,7 +183,9 @@ class Log:
     def drop_segments(self, start: int, stop: int) -> list[Path]:
         """Takes segments out of the log; returns their renamed files, to be removed later."""
         removed: list[Path] = []
-        for segment in self._segments[start:stop]:
+        # What a kill leaves of them joins what stays: no hole between.
+        step = -1 if stop == len(self._segments) else 1
+        for segment in self._segments[start:stop][::step]:
             removed += set_aside(self._runtime.disk, segment)
         self.unsynced.difference_update(path.with_suffix("") for path in removed)
         del self._segments[start:stop]

@@ -123,6 +123,9 @@ def recover(
     producers = snapshots.state_at(
         runtime.disk, log.folder, parts, log.start_offset, parts[first].base_offset
     )
+    # The batches tell all epochs from here on. One that is noted without a batch, or was cut off
+    # since, would make the batches before it look like the newer word on where theirs begins.
+    log.epochs.truncate_from_end(parts[first].base_offset)
     for number in range(first, len(parts)):
         following = parts[number + 1].base_offset if number + 1 < len(parts) else None
         cut, end = _recover_segment(runtime, parts[number], log.epochs, producers, following)

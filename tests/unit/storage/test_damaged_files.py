@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cleaner_helpers import Rig
-from log_helpers import START_MS, all_offsets, batch, new_log, offsets_in, reopen, settings
+from log_helpers import (
+    START_MS,
+    ManualClock,
+    all_offsets,
+    batch,
+    new_log,
+    offsets_in,
+    reopen,
+    settings,
+)
 
 from ottla.errors import KafkaError
+from ottla.runtime import Runtime, SystemDisk, SystemNetwork
 from ottla.storage import checkpoints, retention
 from ottla.storage.log import Log
 from ottla.storage.lookup import offset_at_or_after
+from ottla.storage.open_files import OpenFiles
+from ottla.storage.recovery import load_log
 
 DAY_MS = 86_400_000
 
@@ -147,6 +161,56 @@ def test_an_old_record_after_a_restart_does_not_age_the_segment(
     again.set_high_watermark(61)
     assert again.active.largest_timestamp() == START_MS + 59
     assert retention.deletable_segments(again, START_MS + 1000) == 0
+
+
+def test_an_epoch_without_records_does_not_move_the_start_of_the_one_before(tmp_path: Path) -> None:
+    """A follower would be told a wrong end of epoch 0 and keep records that nobody else has."""
+    log = new_log(tmp_path, settings(segment_bytes=1810))
+    for number in range(60):
+        log.append_as_leader(batch(), 0 if number < 10 else 1)
+    log.assign_epoch_start(2)
+    log.write_epochs()
+    again = reopen(log, recovery_point=60)
+    assert again.epochs.entries() == [(0, 0), (1, 10)]
+
+
+class _Killed(BaseException):
+    pass
+
+
+class _MortalDisk(SystemDisk):
+    """Dies at one of its renames."""
+
+    left = -1
+
+    def rename(self, source: Path, target: Path) -> None:
+        if self.left == 0:
+            raise _Killed
+        self.left -= 1
+        super().rename(source, target)
+
+
+@pytest.mark.parametrize("done", range(8))
+def test_a_truncation_that_was_killed_leaves_no_hole(tmp_path: Path, done: int) -> None:
+    log = filled(tmp_path)
+    disk = _MortalDisk()
+    doomed = load_log(
+        Runtime(ManualClock(), random.Random(1), SystemNetwork(), disk),
+        OpenFiles(9),
+        log.tp,
+        log.folder,
+        log.settings,
+        clean=True,
+        recovery_point=60,
+        start_offset=0,
+        high_watermark=60,
+    )
+    disk.left = done
+    with contextlib.suppress(_Killed):
+        doomed.truncate_to(7)
+    again = reopen(log, recovery_point=60)
+    assert again.end_offset in (7, 20, 40, 60)
+    assert all_offsets(again) == list(range(again.end_offset))
 
 
 def test_strange_names_in_a_partition_folder_are_left_alone(tmp_path: Path) -> None:
