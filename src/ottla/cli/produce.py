@@ -113,9 +113,13 @@ def command(
             if partition is not None:
                 producer.check_partition(partition)
             with _Input(path) as descriptor:
-                progress = Progress(topic, quiet=quiet)
+                progress = Progress(topic, quiet=quiet, is_typed=os.isatty(descriptor))
                 source = Chunks(descriptor)
-                await _pump(source, producer, parse, partition, runtime.clock.now_ms, progress)
+                try:
+                    await _pump(source, producer, parse, partition, runtime.clock.now_ms, progress)
+                except (OttlaError, OSError):
+                    progress.end_line()
+                    raise
             progress.finish(producer.acknowledged)
 
     run_async(work())
@@ -248,24 +252,36 @@ class Lines:
 
 
 class Progress:
-    """A running count on a terminal, and one line at the end."""
+    """A running count on a terminal, unless lines are typed into it, and one line at the end."""
 
-    def __init__(self, topic: str, *, quiet: bool) -> None:
+    def __init__(self, topic: str, *, quiet: bool, is_typed: bool) -> None:
         self._topic = topic
         self._quiet = quiet
-        self._live = not quiet and sys.stderr.isatty()
+        self._live = not quiet and not is_typed and sys.stderr.isatty()
+        self._is_in_line = False
         self._loop = asyncio.get_running_loop()
         self._begun = self._shown = self._loop.time()
+        if is_typed and not quiet:
+            click.echo("One record per line; Ctrl-D ends.", err=True)
 
     def show(self, records: int) -> None:
         now = self._loop.time()
         if self._live and now - self._shown > _PROGRESS_EVERY_S:
             self._shown = now
-            click.echo(f"\r{records} records", err=True, nl=False)
+            self._is_in_line = True
+            click.echo(f"\r{_counted(records)}", err=True, nl=False)
+
+    def end_line(self) -> None:
+        """What comes next begins a line of its own."""
+        if self._is_in_line:
+            click.echo(err=True)
 
     def finish(self, records: int) -> None:
         if not self._quiet:
             seconds = self._loop.time() - self._begun
             begin = "\r" if self._live else ""
-            words = "record" if records == 1 else "records"
-            click.echo(f"{begin}{records} {words} to {self._topic} in {seconds:.1f} s", err=True)
+            click.echo(f"{begin}{_counted(records)} to {self._topic} in {seconds:.1f} s", err=True)
+
+
+def _counted(records: int) -> str:
+    return f"{records} record{'' if records == 1 else 's'}"
