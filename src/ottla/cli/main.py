@@ -99,5 +99,14 @@ def _abandon_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _open_missing_streams() -> None:
+    """Whoever starts a command with `>&-` leaves Python without one: nothing is read or shown."""
+    # In this order each gets the descriptor that is missing, the lowest that is free.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
 def main() -> NoReturn:
+    _open_missing_streams()
     sys.exit(run())

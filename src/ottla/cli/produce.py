@@ -44,7 +44,7 @@ _PROGRESS_EVERY_S = 0.5
 @command_config_option
 @click.option(
     "--file", "path", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Read this file instead of standard input.",
+    help="Read this file instead of standard input, which is also '-'.",
 )  # fmt: skip
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
@@ -133,7 +133,7 @@ class _Input:
         self._descriptor = -1
 
     def __enter__(self) -> int:
-        if self._path is None:
+        if self._path is None or str(self._path) == "-":
             return sys.stdin.fileno()
         self._descriptor = os.open(self._path, os.O_RDONLY)
         return self._descriptor

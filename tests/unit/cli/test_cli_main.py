@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -231,6 +232,13 @@ def test_a_closed_pipe_is_silent_and_no_success() -> None:
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_failure(closed: str) -> None:
+    command = f"exec {shlex.quote(sys.executable)} -m ottla --version {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_ctrl_c_is_one_line() -> None:
