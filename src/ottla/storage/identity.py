@@ -48,9 +48,11 @@ def _decode(path: Path, data: bytes) -> Identity:
             "missing)."
         )
     broker_id = values.get("broker.id")
-    if broker_id is not None and not broker_id.lstrip("-").isdigit():
-        raise ForeignData(f"broker.id {broker_id!r} in {path} is not a number")
-    return Identity(None if broker_id is None else int(broker_id), values.get("cluster.id"))
+    try:
+        number = None if broker_id is None else int(broker_id)
+    except ValueError:
+        raise ForeignData(f"broker.id {broker_id!r} in {path} is not a number") from None
+    return Identity(number, values.get("cluster.id"))
 
 
 def check_identity(stored: Identity, *, broker_id: int, cluster_id: str) -> None:

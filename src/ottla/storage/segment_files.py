@@ -79,14 +79,17 @@ def tidy(disk: Disk, folder: Path) -> list[str]:
     """Clears up after a crash: deleted files, half-done compactions, indexes without a log. What
     is left."""
     names = disk.list_dir(folder)
+    # Somebody's folder with such a name is none of ours.
+    passing = [name for name in names if name.endswith(_PASSING_SUFFIXES)]
+    passing = [name for name in passing if not disk.is_dir(folder / name)]
     # A swap at or after an unfinished output belongs to a split that starts over.
-    smallest_cleaned = min((_stem(name) for name in names if _is_cleaned(name)), default=None)
+    smallest_cleaned = min((_stem(name) for name in passing if _is_cleaned(name)), default=None)
     swaps: list[int] = []
     transaction_indexes: list[str] = []
-    for name in names:
+    for name in passing:
         if name.endswith(_REMOVED_SUFFIXES):
             disk.remove(folder / name)
-        elif name.endswith(SWAP_SUFFIX):
+        else:
             is_wanted = smallest_cleaned is None or _stem(name) < smallest_cleaned
             if is_wanted and segments.offsets_among([name], segments.LOG_SUFFIX + SWAP_SUFFIX):
                 swaps.append(int(_stem(name)))
@@ -99,7 +102,7 @@ def tidy(disk: Disk, folder: Path) -> list[str]:
     for name in transaction_indexes:
         if disk.exists(folder / name):
             disk.rename(folder / name, folder / name.removesuffix(SWAP_SUFFIX))
-    if any(name.endswith(_PASSING_SUFFIXES) for name in names):
+    if passing:
         names = disk.list_dir(folder)
     left: list[str] = []
     for name in names:

@@ -217,6 +217,7 @@ def test_strange_names_in_a_partition_folder_are_left_alone(tmp_path: Path) -> N
     log = filled(tmp_path)
     for name in ("5.log", "notes.log", "7.snapshot", "x.log.swap", "²" * 20 + ".log"):
         (log.folder / name).write_text("?")
+    (log.folder / "backup.deleted").mkdir()
     again = reopen(log)
     assert all_offsets(again) == list(range(60))
     assert (log.folder / "notes.log").exists()

@@ -429,6 +429,9 @@ def test_identity_files_and_their_conflicts(tmp_path: Path) -> None:
     (x / "meta.properties").write_text("version=1\nnode.id=1\n")
     with pytest.raises(ForeignData, match="unexpected version"):
         read_identity(disk, [x])
+    (tmp_path / "x" / checkpoints.META_PROPERTIES).write_text("version=0\nbroker.id=--5\n")
+    with pytest.raises(ForeignData, match="is not a number"):
+        read_identity(disk, [tmp_path / "x"])
 
 
 def test_folder_names() -> None:
