@@ -141,6 +141,7 @@ async def test_find_coordinator_single(client: Client, version: int) -> None:
     request = m.FindCoordinatorRequest(key="g")
     found = await client.send("find_coordinator", request, version)
     assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "broker-1", 9092)
+    assert found.error_message == ("NONE" if version else "")
 
 
 @pytest.mark.parametrize("version", range(4, 7))

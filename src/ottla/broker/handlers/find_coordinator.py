@@ -40,7 +40,7 @@ async def handle(
     found = await _find(ctx, request.key_type, request.key)
     return m.FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=found.error_message or ErrorCode.NONE.name,  # a word even where all is well
         node_id=found.node_id,
         host=found.host,
         port=found.port,
