@@ -182,8 +182,15 @@ class FetchSession:
             entry.session = None
 
     def news(self, results: Results, *, full: bool) -> Results:
-        """What the answer holds."""
-        return [(entry, result) for entry, result in results if entry.is_news(result) or full]
+        """What the answer holds. Those with records come last in the next one, also where the
+        client does not name them again (KIP-227)."""
+        news = [(entry, result) for entry, result in results if entry.is_news(result) or full]
+        dirty = self.dirty
+        for entry, result in news:
+            if result.records and entry in dirty:
+                del dirty[entry]
+                dirty[entry] = None
+        return news
 
 
 class FetchSessions:

@@ -224,13 +224,13 @@ class FetchWait:
     """A long poll: done when enough bytes are there, something changed, or at its time-out."""
 
     __slots__ = (
-        "_as_follower",
         "_committed",
         "_held_back",
         "_min_bytes",
         "_offsets",
         "_timeout",
         "_timeouts",
+        "as_follower",
         "future",
     )
 
@@ -251,7 +251,7 @@ class FetchWait:
         self._timeouts = timeouts
         self._min_bytes = min_bytes
         self._offsets = offsets
-        self._as_follower = as_follower
+        self.as_follower = as_follower
         self.future: asyncio.Future[None] = timeouts.loop.create_future()
         self._timeout = timeouts.schedule(max_wait_ms, self.complete)
         for partition in offsets:
@@ -266,7 +266,7 @@ class FetchWait:
         """`partition` has moved."""
         if partition in self._held_back:
             return
-        follower, committed = self._as_follower, self._committed
+        follower, committed = self.as_follower, self._committed
         available = partition.bytes_available(
             self._offsets[partition], as_follower=follower, committed=committed
         )

@@ -41,13 +41,14 @@ async def ask(
     topic_id: bytes = TOPIC_ID,
     forgotten: list[int] | None = None,
     max_wait_ms: int = 0,
+    max_bytes: int = 1 << 20,
     isolation: int = 0,
 ) -> m.FetchResponse:
     """Fetch of partition -> offset, through the wire format both ways."""
     request = Request(
         max_wait_ms=max_wait_ms,
         min_bytes=1,
-        max_bytes=1 << 20,
+        max_bytes=max_bytes,
         isolation_level=isolation,
         session_id=session[0],
         session_epoch=session[1],
@@ -302,6 +303,17 @@ async def test_what_was_not_sent_yet_stays_to_be_looked_at(broker: Broker) -> No
     # The client did not move: it gets the same again.
     again = await ask(broker, {}, session=(first.session_id, 1))
     assert listed(again) == {0: listed(first)[0]}
+
+
+async def test_partitions_take_turns_where_one_batch_fills_the_answer(broker: Broker) -> None:
+    for tp in (TP, OTHER):
+        await broker.produce(2, tp=tp)
+    first = await ask(broker, {0: 0, 1: 0}, max_bytes=1)
+    turns = [[index for index, size in listed(first).items() if size]]
+    for epoch in (1, 2, 3):
+        answer = await ask(broker, {}, session=(first.session_id, epoch), max_bytes=1)
+        turns.append([index for index, size in listed(answer).items() if size])
+    assert turns == [[0], [1], [0], [1]]
 
 
 async def test_a_partition_of_the_session_ends_its_wait(broker: Broker) -> None:

@@ -355,6 +355,34 @@ async def test_a_partition_that_delete_records_names_twice(broker: Broker) -> No
     assert found == {"t": 5, "x": -1} and len(response.topics) == 2
 
 
+async def test_a_new_log_start_ends_the_waits_of_followers_only(broker: Broker) -> None:
+    broker.know([0, 1])
+    broker.order(0, 2, replicas=[0, 1])
+    await broker.produce(3)
+    want = FetchPartition(3, 100, log_start_offset=0)
+    await broker.manager.fetch(FetchParams(replica_id=1), [(TP, want)])
+    consumer, follower = (
+        asyncio.ensure_future(
+            broker.manager.fetch(
+                FetchParams(replica_id=replica_id, max_wait_ms=60_000), [(TP, want)]
+            )
+        )
+        for replica_id in (-1, 1)
+    )
+    await asyncio.sleep(0)
+    assert (await delete_before(broker, 1, timeout_ms=0))[0] == ErrorCode.REQUEST_TIMED_OUT
+    ((_, answer),) = await follower
+    assert answer.log_start_offset == 1
+    assert not consumer.done()
+    await broker.produce(1)
+    ((_, at_end),) = await broker.manager.fetch(
+        FetchParams(replica_id=1), [(TP, FetchPartition(4, 100, log_start_offset=1))]
+    )
+    assert at_end.size == 0
+    ((_, answer),) = await consumer
+    assert answer.size > 0
+
+
 async def test_delete_records_waits_for_live_followers(broker: Broker) -> None:
     broker.know([0, 1])
     broker.order(0, 2, replicas=[0, 1])

@@ -80,7 +80,8 @@ def _delete(ctx: RequestContext, tp: TopicPartition, offset: int) -> tuple[Parti
     if log.advance_start_offset(wanted):
         # Followers that wait for records hear of the new start at once.
         for wait in tuple(partition.fetch_waits):
-            wait.complete()
+            if wait.as_follower:
+                wait.complete()
     return partition, wanted
 
 
