@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MISSING = "-"
 NOT_PROVIDED = -1
 _NARROWEST = 15
+_UNQUOTED_CHARACTERS = 24
 
 
 class OffsetRow(NamedTuple):
@@ -128,10 +129,18 @@ def export_lines(
 ) -> list[str]:
     """CSV that `--from-file` reads."""
     return [
-        ",".join([group_id] * names_groups + [tp.topic, str(tp.partition), str(offset)])
+        ",".join([_csv(group_id)] * names_groups + [_csv(tp.topic), str(tp.partition), str(offset)])
         for group_id, plan in plans.items()
         for tp, offset in plan.items()
     ]
+
+
+def _csv(name: str) -> str:
+    """In quotes where Jackson's CsvEncoder, which Kafka's tool uses, puts it: where it is long or
+    has a character up to the comma."""
+    if len(name) <= _UNQUOTED_CHARACTERS and all(character > "," for character in name):
+        return name
+    return '"' + name.replace('"', '""') + '"'
 
 
 def deleted_offset_lines(results: Mapping[TopicPartition, KafkaError | None]) -> list[str]:

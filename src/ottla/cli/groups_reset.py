@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -106,16 +107,17 @@ def read_plan(
     columns = 4 if names_groups else 3
     plans: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in group_ids}
     for number, line in enumerate(read_text_file(path).splitlines(), start=1):
-        cells = [cell.strip() for cell in line.split(",")]
         if not line.strip():
             continue
         try:
-            *group, topic, index, offset = cells
+            # Names may stand in quotes: Kafka's tool writes long ones so.
+            [cells] = csv.reader([line], skipinitialspace=True, strict=True)
+            *group, topic, index, offset = [cell.strip() for cell in cells]
             if len(cells) != columns:
                 raise ValueError
             plan = plans.setdefault(group[0] if group else group_ids[0], {})
             plan[TopicPartition(topic, int(index))] = int(offset)
-        except ValueError:
+        except (ValueError, csv.Error):
             raise ResetFailed(
                 f"{path}, line {number}: expected {columns} values separated by commas"
             ) from None

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import main as cli_main
+from ottla.cli.groups_output import export_lines
 from ottla.cli.groups_reset import (
     Range,
     ResetFailed,
@@ -100,10 +101,25 @@ def test_plans_from_files(tmp_path: Path) -> None:
     assert read_plan(path, ["g"], names_groups=False) == {"g": {T0: 5, T1: 6}}
     path.write_text("g,t,0,5\nother,t,0,7\n")
     assert read_plan(path, ["g", "h"], names_groups=True) == {"g": {T0: 5}, "h": {}}
-    for text in ("t,0\n", "t,x,5\n", "g,t,0,5\n"):
+    for text in ("t,0\n", "t,x,5\n", "g,t,0,5\n", '"t,0,5\n', '"t"x,0,5\n'):
         path.write_text(text)
         with pytest.raises(ResetFailed, match=r"plan, line 1: expected 3 values"):
             read_plan(path, ["g"], names_groups=False)
+
+
+def test_plans_are_written_with_the_quotes_of_kafkas_tool(tmp_path: Path) -> None:
+    long_name = TopicPartition("a-topic-with-a-name-of-more-than-24-characters", 0)
+    plans = {"a,b": {long_name: 0}, 'q"q': {T0: 1}, "a b": {T1: 2}, "é": {T1: 3}}
+    lines = export_lines(plans, names_groups=True)
+    assert lines == [
+        '"a,b","a-topic-with-a-name-of-more-than-24-characters",0,0',
+        '"q""q",t,0,1',
+        '"a b",t,1,2',
+        "é,t,1,3",
+    ]
+    path = tmp_path / "plan"
+    path.write_text("\n".join(lines))
+    assert read_plan(path, list(plans), names_groups=True) == plans
 
 
 @pytest.mark.parametrize(
