@@ -110,7 +110,10 @@ def test_json_comes_back(ottla: Cli, topic: str, tmp_path: Path) -> None:
     ]  # fmt: skip
     path = tmp_path / "lines"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert ottla("produce", topic, "--format", "json", "--file", str(path), "--quiet")[2] == ""
+    assert (
+        ottla("produce", "--topic", topic, "--format", "json", "--file", str(path), "--quiet")[2]
+        == ""
+    )
     code, lines, _ = ottla("consume", topic, "--format", "json")
     back = {record["partition"]: record for record in map(json.loads, lines)}
     assert code == 0 and len(back) == 3
@@ -234,6 +237,8 @@ def test_failures_in_one_line(ottla: Cli, tmp_path: Path) -> None:
         ("produce", "t", "--file", str(tmp_path)),
         ("consume", "no-such-topic"),
         ("consume", "t", "--offset", "x"),
+        ("consume", "t", "--topic", "u"),
+        ("consume",),
         ("consume", "t", "--offset", "1", "--from-beginning"),
     ):
         code, out, err = ottla(*arguments)

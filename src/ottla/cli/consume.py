@@ -16,6 +16,7 @@ from ottla.cli.options import (
     connect_admin,
     flag,
     run_async,
+    topic_argument,
     topic_failure,
 )
 from ottla.errors import ErrorCode, KafkaError, OttlaError
@@ -44,7 +45,7 @@ class Wanted(NamedTuple):
 
 
 @click.command("consume", help="Read records of a topic, up to its end or on and on.")
-@click.argument("topic")
+@topic_argument
 @bootstrap_option
 @command_config_option
 @flag("from-beginning", "From the first record on. The default, but for --follow.")

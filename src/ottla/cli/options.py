@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Coroutine
@@ -114,6 +115,22 @@ def connect_admin(bootstrap_server: str | None, command_config: Path | None = No
         timeout_ms=config.timeout_ms,
         credentials=config.credentials,
     )
+
+
+def topic_argument(command: Callable[..., None]) -> Callable[..., None]:
+    """The parameter `topic`: an argument, or `--topic` for those who are used to Kafka's tools."""
+
+    @click.argument("given", metavar="TOPIC", required=False)
+    @click.option("--topic", "named", metavar="TOPIC", help="The topic, as with Kafka's tools.")
+    @functools.wraps(command)
+    def with_topic(given: str | None, named: str | None, **others: Any) -> None:
+        if given is None and named is None:
+            raise click.UsageError("Missing argument 'TOPIC'.")
+        if given is not None and named is not None:
+            raise click.UsageError(f"Name the topic once: {given}, or --topic {named}.")
+        command(given or named, **others)
+
+    return with_topic
 
 
 def topic_failure(topic: str, error: KafkaError) -> KafkaError:

@@ -18,6 +18,7 @@ from ottla.cli.options import (
     connect_admin,
     flag,
     run_async,
+    topic_argument,
     topic_failure,
 )
 from ottla.errors import KafkaError, OttlaError
@@ -39,7 +40,7 @@ _PROGRESS_EVERY_S = 0.5
 
 
 @click.command("produce", help="Write lines of text as records to a topic.")
-@click.argument("topic")
+@topic_argument
 @bootstrap_option
 @command_config_option
 @click.option(
