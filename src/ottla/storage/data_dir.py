@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.errors import OttlaError
+from ottla.errors import KafkaError, OttlaError
 from ottla.runtime import Disk, Runtime
 from ottla.storage import checkpoints, recovery, small_logs
 from ottla.storage.checkpoints import CheckpointDamaged
@@ -136,19 +136,23 @@ class DataDir:
                     "topic-partition.uniqueId-delete (if marked for deletion). Kafka's log "
                     "directories (and children) should only contain Kafka topic data."
                 )
-            log = recovery.load_log(
-                self._runtime,
-                open_files,
-                tp,
-                folder,
-                settings_of(tp.topic),
-                clean=clean,
-                # The checkpoints speak of the log itself, not of a copy that is not finished.
-                recovery_point=0 if future else recovery_points.get(tp, 0),
-                start_offset=0 if future else starts.get(tp, 0),
-                high_watermark=0 if future else watermarks.get(tp, 0),
-                was_compacted=tp in cleaned,
-            )
+            try:
+                log = recovery.load_log(
+                    self._runtime,
+                    open_files,
+                    tp,
+                    folder,
+                    settings_of(tp.topic),
+                    clean=clean,
+                    # The checkpoints speak of the log itself, not of a copy that is not finished.
+                    recovery_point=0 if future else recovery_points.get(tp, 0),
+                    start_offset=0 if future else starts.get(tp, 0),
+                    high_watermark=0 if future else watermarks.get(tp, 0),
+                    was_compacted=tp in cleaned,
+                )
+            except KafkaError as error:
+                # One place too many is damaged: told by its name, and no other folder suffers.
+                raise OSError(f"{folder}: {error}") from None
             log.cleaned_offset = min(cleaned.get(tp, NEVER_CLEANED), log.end_offset)
             (found.futures if future else found.logs).append(log)
         self.log_count = len(found.logs)

@@ -143,6 +143,10 @@ def recover(
             for path in log.drop_segments(number + 1, len(parts)):
                 runtime.disk.remove(path)
             break
+    if end < log.recovery_point and first > 0:
+        # The log was cut since that was written, or has lost what was flushed: nothing is sure.
+        log.recovery_point = 0
+        return recover(runtime, log, may_have_gaps=may_have_gaps, bare=bare)
     if not bare:
         log.write_epochs()
     return producers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.storage.log import Log
     from ottla.wire import records
 
+_logger = logging.getLogger(__name__)
 # What is read of the log before a snapshot.
 _RECALLED_BYTES = batch_scan.SCAN_WINDOW_BYTES
 
@@ -62,7 +64,12 @@ def state_at(
         following = parts[number + 1].base_offset if number + 1 < len(parts) else end_offset
         is_behind = following <= state.map_end_offset
         if not is_behind and segment.base_offset < end_offset and segment.size:
-            replay_segment(disk, segment, state)
+            try:
+                replay_segment(disk, segment, state)
+            except batch_scan.LogDamaged as damage:
+                # Whoever reads there is told; what comes after tells most of the producers again.
+                path = segment.path(segments.LOG_SUFFIX)
+                _logger.warning("%s: producers are not read past it: %s", path, damage)
     state.map_end_offset = end_offset
     return state
 

@@ -174,6 +174,34 @@ def test_an_epoch_without_records_does_not_move_the_start_of_the_one_before(tmp_
     assert again.epochs.entries() == [(0, 0), (1, 10)]
 
 
+def test_a_recovery_point_behind_the_end_says_nothing(tmp_path: Path) -> None:
+    """The log was cut and went on in a new epoch; neither that nor the epochs were written yet."""
+    log = new_log(tmp_path, settings(segment_bytes=1810))
+    for number in range(60):
+        log.append_as_leader(batch(), 0 if number < 15 else 1)
+    log.write_epochs()
+    log.truncate_to(10)
+    for _ in range(35):
+        log.append_as_leader(batch(), 2)
+    assert len(log.segments) > 1
+    again = reopen(log, recovery_point=60)
+    assert again.epochs.entries() == [(0, 0), (2, 10)]
+    assert again.recovery_point == 0 and again.end_offset == 45
+
+
+def test_without_snapshots_a_damaged_segment_keeps_no_log_from_loading(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    for snapshot in log.folder.glob("*.snapshot"):
+        snapshot.unlink()
+    with log.segments[0].path(".log").open("r+b") as file:
+        file.seek(5 * log.segments[0].size // 20)
+        file.write(bytes(61))
+    again = reopen(log, recovery_point=60)
+    assert again.end_offset == 60
+    producer = again.producers.get(7)
+    assert producer is not None and producer.batches[-1].last_sequence == 59
+
+
 class _Killed(BaseException):
     pass
 
