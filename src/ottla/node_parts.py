@@ -25,10 +25,11 @@ from ottla.controller.controller import Controller
 from ottla.coordinator.group_coordinator import GroupCoordinator
 from ottla.coordinator.producer_ids import ProducerIds
 from ottla.coordinator.txn_parts import PeerAccess, transaction_parts
+from ottla.file_limit import share_for_segments
 from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode
 from ottla.node_settings import StartError, control_listener, controller_config
-from ottla.storage.log_manager import LogManager
+from ottla.storage.log_manager import MAX_OPEN_FILES, LogManager
 
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig
@@ -49,7 +50,11 @@ class NodeParts:
         self.topic_settings = TopicSettings(config, store)
         self.topic_settings.forget_deleted(cache)
         self.log_manager = LogManager(
-            runtime, config, self.topic_settings.of, lock_dir=node.lock_dir
+            runtime,
+            config,
+            self.topic_settings.of,
+            lock_dir=node.lock_dir,
+            max_open_files=share_for_segments(MAX_OPEN_FILES),
         )
         self.control_credentials = peer_credentials(config, control_listener(config))
         self.channel = ControllerChannel(

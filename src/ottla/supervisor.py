@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.errors import OttlaError
+from ottla.file_limit import raise_file_limit
 from ottla.scheduling import schedule_as_told
 
 HOST = "127.0.0.1"
@@ -106,7 +107,7 @@ class _Pipes:
 def run(options: UpOptions) -> int:
     """Runs until SIGINT or SIGTERM; the exit code of `ottla up`."""
     _prepare_folders(options)
-    _raise_file_limit()
+    raise_file_limit()
     print(f"data folder: {options.data.resolve()}", flush=True)
     if options.brokers == 1 and options.zookeeper is None:
         return _run_alone(options)
@@ -149,15 +150,6 @@ def _prepare_folders(options: UpOptions) -> None:
         properties = broker_properties(options, broker_id)
         BrokerConfig.from_properties(properties)  # a bad --set fails here, in one line
         config_path(options.data, broker_id).write_text(format_properties(properties))
-
-
-def _raise_file_limit() -> None:
-    """Every connection and open segment is a descriptor; the soft limit is often 1,024."""
-    import resource
-
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _fork(name: str, options: UpOptions, pipes: _Pipes, main: Callable[[], None]) -> _Child:

@@ -31,12 +31,14 @@ def command(path: Path, overrides: dict[str, str]) -> None:
     for warning in config.warnings:
         click.echo(f"warning: {warning}", err=True)
     from ottla.collector import collect_rarely
+    from ottla.file_limit import raise_file_limit
     from ottla.logs import configure_logging
     from ottla.node import Node, run_broker
     from ottla.runtime import system_runtime
     from ottla.scheduling import schedule_as_told
 
     collect_rarely()
+    raise_file_limit()
     schedule_as_told(config)
     configure_logging(None, f"broker-{config.broker_id}", stderr_level=logging.INFO)
 
