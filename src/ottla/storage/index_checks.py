@@ -68,9 +68,14 @@ def _check_times(
     for _, header in batch_scan.headers(file, start, size, window_bytes=LOOKUP_WINDOW_BYTES):
         if header.base_offset + header.last_offset_delta - base_offset >= relative_offset:
             if header.max_timestamp == timestamp:
-                return
-            break
-    raise IndexDamaged(f"no batch has the last timestamp of the time index, {timestamp}")
+                break
+            raise IndexDamaged(f"no batch has the last timestamp of the time index, {timestamp}")
+    else:
+        raise IndexDamaged(f"the time index names offset {base_offset + relative_offset}")
+    end = offsets.last_position()
+    for _, header in batch_scan.headers(file, end, size, window_bytes=LOOKUP_WINDOW_BYTES):
+        if header.max_timestamp > timestamp and header.record_count:
+            raise IndexDamaged("the time index ends too early")
 
 
 def _wants_entries(file: File, size: int, interval_bytes: int) -> bool:

@@ -69,6 +69,10 @@ def in_a_batch(path: Path) -> None:
     path.write_bytes(data)
 
 
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-12])
+
+
 def of_the_next_segment(path: Path) -> None:
     data = path.with_name(path.name.replace("000.", "020.")).read_bytes()
     path.write_bytes(data[: len(data) // 2 // 24 * 24])
@@ -91,7 +95,7 @@ def test_a_wrong_offset_index_hides_no_record(
     assert [line for line in caplog.messages if "made again" in line] == caplog.messages != []
 
 
-@pytest.mark.parametrize("damage", [zeroed, emptied, of_the_next_segment])
+@pytest.mark.parametrize("damage", [zeroed, emptied, cut_short, of_the_next_segment])
 def test_a_wrong_time_index_deletes_nothing(
     tmp_path: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
