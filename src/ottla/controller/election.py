@@ -115,9 +115,15 @@ def without_replica(current: LeaderAndIsr, replica: int, controller_epoch: int) 
 def without_returned(
     replicas: tuple[int, ...], current: LeaderAndIsr, returned: Collection[int], online: Online
 ) -> LeaderAndIsr | None:
-    """The leadership without ISR members that were away unseen (ADR 22); None where it stays,
-    for want of an ISR member that is up and was there all the time."""
+    """The leadership without ISR members that were away unseen (ADR 22); None where it stays, for
+    want of an ISR member that is up and was there all the time.
+
+    Where all of them were away nobody knows better than the leader. Its state is written as it is,
+    so that whoever is away unseen from now on can be told.
+    """
     isr = tuple(member for member in current.isr if member not in returned)
+    if not isr and len(current.isr) > 1 and online(current.leader):
+        return _lead(current, current.leader, current.isr)
     if len(isr) == len(current.isr) or not any(map(online, isr)):
         return None
     leader = current.leader

@@ -114,16 +114,22 @@ async def test_failover_passes_over_a_leader_that_restarted_meanwhile(
     assert alone is not None and (alone.leader, alone.leader_epoch, alone.isr) == (2, 0, (2,))
 
 
-async def test_failover_leaves_an_isr_whose_members_all_restarted(
+async def test_failover_leaves_an_isr_whose_members_all_restarted_and_notices_the_next_one(
     cluster: ControlledCluster,
 ) -> None:
-    first = await cluster.start_controller(0)
+    controller = await cluster.start_controller(0)
     await cluster.create_topic("t", {0: (2, 1)})
-    await cluster.kill_controller(first)
-    await _restart(cluster, 1, 2)
-    await cluster.start_controller(0)
-    state = await cluster.state("t", 0)
-    assert state is not None and (state.leader, state.leader_epoch, state.isr) == (2, 0, (2, 1))
+    for restarted, expected in (
+        ((1, 2), (2, 1, (2, 1))),
+        ((), (2, 1, (2, 1))),
+        ((2,), (1, 2, (1,))),
+    ):
+        await cluster.kill_controller(controller)
+        await _restart(cluster, *restarted)
+        controller = await cluster.start_controller(0)
+        state = await cluster.state("t", 0)
+        assert state is not None
+        assert (state.leader, state.leader_epoch, state.isr) == expected
 
 
 async def test_an_old_controller_is_fenced(cluster: ControlledCluster) -> None:

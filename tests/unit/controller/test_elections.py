@@ -180,7 +180,17 @@ def test_members_that_came_back_unseen_are_passed_over() -> None:
     assert passed == current._replace(leader=3, leader_epoch=5, isr=(2, 3))
     passed = election.without_returned(replicas, current, [2], online(1, 2, 3))
     assert passed == current._replace(leader_epoch=5, isr=(1, 3))
-    # Nobody else is up, nobody came back, or everybody did.
+    # Nobody else is up, or nobody came back.
     assert election.without_returned(replicas, current, [1], online(1)) is None
     assert election.without_returned(replicas, current, [4], online(1, 2, 3)) is None
-    assert election.without_returned(replicas, current, [1, 2, 3], online(1, 2, 3)) is None
+
+
+def test_where_all_members_came_back_unseen_the_state_is_written_as_it_is() -> None:
+    replicas = (1, 2, 3)
+    current = CURRENT._replace(isr=(1, 2, 3))
+    everybody = election.without_returned(replicas, current, [1, 2, 3], online(1, 2, 3))
+    assert everybody == current._replace(leader_epoch=5)
+    # Without its leader there is an election, and one that is alone has nobody to compare with.
+    assert election.without_returned(replicas, current, [1, 2, 3], online(2, 3)) is None
+    alone = current._replace(isr=(1,))
+    assert election.without_returned(replicas, alone, [1], online(1, 2, 3)) is None

@@ -134,8 +134,9 @@ def _pass_over_returned(ctx: ControllerContext, states: dict[TopicPartition, Dat
                 updates[tp] = passed_over
         outcome = yield from write_states(ctx, updates)
         for tp, written in outcome.done.items():
+            who = "others" if len(written.isr) < len(states[tp].state.isr) else "all"
             ctx.journal.info(
-                f"{tp} gets leader {written.leader} and ISR {list(written.isr)}: others of the ISR"
+                f"{tp} gets leader {written.leader} and ISR {list(written.isr)}: {who} of the ISR"
                 " came back while there was no controller"
             )
         if not outcome.stale:
