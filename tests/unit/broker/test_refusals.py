@@ -7,8 +7,10 @@ from typing import cast
 import pytest
 from replica_cluster import TP, Broker, MakeBrokers, brokers
 from test_dispatch_produce import produce_frame
+from test_partition_handlers import produce_request
 
 from ottla.broker.dispatch_produce import DirectProduce
+from ottla.broker.handlers import produce
 from ottla.broker.partition import Partition as RealPartition
 from ottla.broker.refusals import GAP_MS, KEPT_MS, MOST_KEPT, Refusals
 from ottla.errors import ErrorCode
@@ -248,6 +250,22 @@ async def test_a_new_leader_refuses_a_gap_on_both_ways(brokers: MakeBrokers) -> 
     assert broker.log.end_offset == 5
 
 
-async def told(broker: Broker, sequence: int) -> ErrorCode:
-    results = await broker.manager.append({TP: batch(sequence)}, acks=1, timeout_ms=1000)
-    return results[TP].error
+async def told(broker: Broker, sequence: int, tp: TopicPartition = TP) -> ErrorCode:
+    results = await broker.manager.append({tp: batch(sequence)}, acks=1, timeout_ms=1000)
+    return results[tp].error
+
+
+async def test_what_a_broker_refused_before_it_knew_the_topic_comes_first(
+    brokers: MakeBrokers,
+) -> None:
+    """As after a restart within a session: leader and epoch are those of before."""
+    broker = (await brokers(1))[0]
+    first = await produce.handle(broker.context(9), produce_request(batch(0), topic="new"))
+    assert first is not None
+    code = first.responses[0].partition_responses[0].error_code
+    assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    new = TopicPartition("new", 0)
+    broker.order(0, 0, replicas=[0], tp=new)
+    assert await told(broker, 1, new) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await told(broker, 0, new) is ErrorCode.NONE
+    assert await told(broker, 1, new) is ErrorCode.NONE

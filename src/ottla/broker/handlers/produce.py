@@ -62,6 +62,9 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
                 error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif not manager.knows(tp):
                 error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                if tp in entries:
+                    # The controller may tell of it before the next batch is served.
+                    manager.refusals.note(tp, entries[tp], error.code)
             if error is not None:
                 results[tp] = ProduceResult(error.code, error_message=error.message)
     for tp in results:
