@@ -18,7 +18,7 @@ from ottla.client.sasl import authenticate
 from ottla.configdef import ConfigError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.sasl import PlainCredentials
-from ottla.types import TopicPartition
+from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -199,6 +199,8 @@ class Cluster:
         self._nodes: dict[int, Node] = {}
         self._controller_id = -1
         self._leaders: dict[TopicPartition, int] = {}
+        # The topic's id and the leader's epoch that were told with them.
+        self._terms: dict[TopicPartition, tuple[TopicId, int]] = {}
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -349,7 +351,12 @@ class Cluster:
         for topic in answer.topics:
             for partition in topic.partitions:
                 key = TopicPartition(topic.name or "", partition.partition_index)
+                known_id, known_epoch = self._terms.get(key, (ZERO_TOPIC_ID, -1))
+                is_same_topic = topic.topic_id == known_id != ZERO_TOPIC_ID
+                if is_same_topic and partition.leader_epoch < known_epoch:
+                    continue  # a broker that was left behind, and may take itself for the leader
                 self._leaders[key] = partition.leader_id
+                self._terms[key] = topic.topic_id, partition.leader_epoch
 
     async def _find_nodes(self, timeout_ms: float, call: str) -> None:
         if not self._nodes:

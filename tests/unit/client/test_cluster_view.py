@@ -14,7 +14,7 @@ from ottla.client.cluster import Address, Channel, Cluster, parse_bootstrap, res
 from ottla.configdef import ConfigError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import system_runtime
-from ottla.types import TopicPartition
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
 
@@ -187,6 +187,28 @@ async def test_leaders_are_found_remembered_and_waited_for(
         with pytest.raises(KafkaError) as caught:
             await cluster.leader_of(TopicPartition("t", 9))
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_broker_that_was_left_behind_does_not_bring_the_old_leader_back(
+    pair: tuple[FakeKafka, FakeKafka],
+) -> None:
+    """As Java's Metadata.updateLatestMetadata: an older leader epoch of the same topic is no news."""
+    one, _ = pair
+    async with Cluster(system_runtime(), one.address) as cluster:
+        for leader, epoch, topic_id, expected in (
+            (2, 5, b"o" * 16, 2),
+            (1, 4, b"o" * 16, 2),
+            (1, 6, b"o" * 16, 1),
+            (2, 0, b"n" * 16, 2),
+            # Without ids it may be another topic.
+            (1, 3, ZERO_TOPIC_ID, 1),
+            (2, 2, ZERO_TOPIC_ID, 2),
+        ):
+            told = topic("t", leader)
+            told.topic_id = topic_id
+            told.partitions[0].leader_epoch = epoch
+            one.topics = [told]
+            assert await cluster.leader_of(TopicPartition("t", 0), refresh=True) == expected
 
 
 async def test_a_broker_that_is_not_there_is_an_error(pair: tuple[FakeKafka, FakeKafka]) -> None:
