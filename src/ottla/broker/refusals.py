@@ -122,23 +122,21 @@ class Refusals:
     def of_an_earlier_batch(self, partition: Partition, data: memoryview) -> ErrorCode | None:
         """The answer to a batch that must not be appended before the one that was refused, here or
         by the leader before."""
-        log = partition.log
-        if log is None:
+        log, tp = partition.log, partition.tp
+        if tp in self._kept:
+            self._forget_old(tp)
+        batch = _read(data)
+        if log is None or batch is None:
             return None
-        earlier = self._of_a_kept_one(partition.tp, data, log.producers)
-        if earlier is None and self._may_be_filled(partition, data, log.producers):
+        earlier = self._of_a_kept_one(tp, batch, log.producers)
+        if earlier is None and self._may_be_filled(partition, batch, log.producers):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return earlier
 
-    def _may_be_filled(
-        self, partition: Partition, data: memoryview, producers: ProducerState
-    ) -> bool:
+    def _may_be_filled(self, partition: Partition, batch: _Batch, producers: ProducerState) -> bool:
         """Whether there is a gap before the batch that somebody else's refusal may have left."""
         if partition.leader_epoch == 0:
             return False  # nobody led before
-        batch = _read(data)
-        if batch is None:
-            return False
         producer = producers.get(batch.producer_id)
         if _is_heard(producer, partition) or not _is_after_a_gap(batch, producer):
             return False
@@ -154,15 +152,11 @@ class Refusals:
         return now_ms - gap.since_ms < GAP_MS
 
     def _of_a_kept_one(
-        self, tp: TopicPartition, data: memoryview, producers: ProducerState
+        self, tp: TopicPartition, batch: _Batch, producers: ProducerState
     ) -> ErrorCode | None:
-        if tp not in self._kept:
-            return None
-        self._forget_old(tp)
-        refused = self._kept.get(tp)
-        batch = _read(data)
-        first = refused.get(batch.producer_id) if refused and batch else None
-        if refused is None or batch is None or first is None:
+        refused = self._kept.get(tp, {})
+        first = refused.get(batch.producer_id)
+        if first is None:
             return None
         if _follows(batch, first.batch) and not _is_in_order(batch, producers):
             return first.error

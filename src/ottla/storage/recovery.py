@@ -57,10 +57,11 @@ def load_log(
     log.start_offset = start_offset
     bare = bool(log.segments) and small_logs.is_bare(log, names)
     producers: ProducerState | None = None
-    if not clean or (bare and log.active.size) or not _ends_well(log):
+    end = None if not clean or (bare and log.active.size) else _clean_end(log)
+    if end is None:
         may_have_gaps = was_compacted or "compact" in settings.cleanup_policy
         producers = recover(runtime, log, may_have_gaps=may_have_gaps, bare=bare)
-    _settle_bounds(log, start_offset)
+    _settle_bounds(log, start_offset, end)
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.set_high_watermark(high_watermark)
     log.checkpointed_high_watermark = log.high_watermark
@@ -81,25 +82,26 @@ def load_log(
     return log
 
 
-def _ends_well(log: Log) -> bool:
-    """Whether the last segment is as a clean stop leaves it, as far as a look at its end tells."""
+def _clean_end(log: Log) -> int | None:
+    """Where the log ends, if its last segment is as a clean stop leaves it, as far as a look at its
+    end tells."""
     if not log.segments:
-        return True
+        return None
     try:
         log.active.unseal()
-        log.active.next_offset()
+        return log.active.next_offset()
     except LogDamaged as damage:
         _logger.warning("%s: %s", log.active.path(segments.LOG_SUFFIX), damage)
-        return False
-    return True
+        return None
 
 
-def _settle_bounds(log: Log, start_offset: int) -> None:
+def _settle_bounds(log: Log, start_offset: int, end: int | None) -> None:
+    """`end` where it is known already."""
     if not log.segments:
         log.add_segment(log.new_segment(start_offset))
     active = log.active
     active.unseal()
-    log.end_offset = active.next_offset()
+    log.end_offset = active.next_offset() if end is None else end
     if log.end_offset < start_offset:
         log.truncate_fully_and_start_at(start_offset)
     log.start_offset = max(start_offset, log.segments[0].base_offset)

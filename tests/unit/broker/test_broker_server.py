@@ -359,6 +359,16 @@ async def test_many_idle_connections_leave_the_broker_responsive(start: StartSer
         writer.close()
 
 
+async def _close_amid(server: BrokerServer, request: Any, version: int) -> None:
+    """Stops it while a request is served."""
+    connection = await _open(server)
+    answer = connection.send_nowait(request, version)
+    await asyncio.sleep(0.05)
+    await server.close()
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(answer, 2)
+
+
 async def test_closing_the_server_ends_connections_and_handlers(
     start: StartServer, route: Any
 ) -> None:
@@ -373,12 +383,7 @@ async def test_closing_the_server_ends_connections_and_handlers(
 
     route("Fetch", for_ever)
     server = await start()
-    connection = await _open(server)
-    answer = connection.send_nowait(m.FetchRequest(), 12)
-    await asyncio.sleep(0.05)
-    await server.close()
-    with pytest.raises(ConnectionError):
-        await asyncio.wait_for(answer, 2)
+    await _close_amid(server, m.FetchRequest(), 12)
     assert cancelled.is_set()
     assert server.connection_count == 0
 
@@ -401,10 +406,5 @@ async def test_a_request_that_comes_with_the_stop_leaves_nothing_behind(
 
     route("CreateTopics", begin)
     server = await start()
-    connection = await _open(server)
-    answer = connection.send_nowait(m.CreateTopicsRequest(), 5)
-    await asyncio.sleep(0.05)
-    await server.close()
-    with pytest.raises(ConnectionError):
-        await asyncio.wait_for(answer, 2)
+    await _close_amid(server, m.CreateTopicsRequest(), 5)
     assert inspect.getcoroutinestate(begun[0]) == inspect.CORO_CLOSED

@@ -23,6 +23,14 @@ from ottla.broker.replica_types import ProduceResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from ottla.wire.records import (
+    ATTRIBUTES_LOW_AT,
+    CODEC_MASK,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -31,15 +39,9 @@ if TYPE_CHECKING:
 _OLDEST_WITH_BATCHES = 3
 _OLDEST_WITH_ZSTD = 7
 _OLDEST_WITH_LEADER = 10
-_MAGIC_AT = 16
-_MAGIC = 2
 # The smallest batch length of any format (LegacyRecord.RECORD_OVERHEAD_V0).
 _MIN_BATCH_LENGTH = 14
-_ATTRIBUTES_LOW_AT = 22
-_TRANSACTIONAL = 0x10
-_CODEC_MASK = 0x07
 _ZSTD = 4
-_BATCH_PREFIX = 12
 
 
 async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceResponse | None:
@@ -57,7 +59,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
             error = _objection(records, ctx.version)
             if error is None and records is not None:
                 entries[tp] = records
-                transactional = transactional or bool(records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL)
+                transactional = transactional or bool(records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL)
             if topic.name in refused_topics:
                 error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif not manager.knows(tp):
@@ -106,13 +108,13 @@ def _objection(records: memoryview | None, version: int) -> KafkaError | None:
                 f"Produce requests with version {version} must have at least one record batch per "
                 "partition",
             )
-        if records[_MAGIC_AT] != _MAGIC:
+        if records[MAGIC_AT] != MAGIC:
             return KafkaError(
                 ErrorCode.INVALID_RECORD,
                 f"Produce requests with version {version} are only allowed to contain record "
                 "batches with magic version 2",
             )
-        if version < _OLDEST_WITH_ZSTD and records[_ATTRIBUTES_LOW_AT] & _CODEC_MASK == _ZSTD:
+        if version < _OLDEST_WITH_ZSTD and records[ATTRIBUTES_LOW_AT] & CODEC_MASK == _ZSTD:
             return KafkaError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"Produce requests with version {version} are not allowed to use ZStandard "
@@ -132,21 +134,21 @@ def _objection(records: memoryview | None, version: int) -> KafkaError | None:
 def _batch_size(records: memoryview) -> int:
     """The size of the batch at the beginning, 0 where none stands there whole; raises
     CORRUPT_MESSAGE where none can (ByteBufferLogInputStream.nextBatchSize)."""
-    if len(records) < _BATCH_PREFIX:
+    if len(records) < LOG_OVERHEAD_BYTES:
         return 0
-    length = int.from_bytes(records[8:_BATCH_PREFIX], "big", signed=True)
+    length = int.from_bytes(records[8:LOG_OVERHEAD_BYTES], "big", signed=True)
     if length < _MIN_BATCH_LENGTH:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
             f"A record batch cannot have a length of {length}, less than {_MIN_BATCH_LENGTH}",
         )
-    if len(records) <= _MAGIC_AT:
+    if len(records) <= MAGIC_AT:
         return 0
-    if records[_MAGIC_AT] > _MAGIC:
+    if records[MAGIC_AT] > MAGIC:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"There is no magic version {records[_MAGIC_AT]}"
+            ErrorCode.CORRUPT_MESSAGE, f"There is no magic version {records[MAGIC_AT]}"
         )
-    size = _BATCH_PREFIX + length
+    size = LOG_OVERHEAD_BYTES + length
     return size if size <= len(records) else 0
 
 
