@@ -63,7 +63,8 @@ def test_groups_transactions_and_direct_consumers(one_broker):
         check=False,
     )
     outcomes = {name: WORDS[word] for word, name in OUTCOME.findall(finished.stdout)}
-    assert not differences(outcomes, expected), complaints(finished.stdout)
+    different = differences(outcomes, expected)
+    assert not different, "\n".join([*different, complaints(finished.stdout)])
 
 
 def complaints(printed):

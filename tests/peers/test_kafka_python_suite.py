@@ -40,7 +40,8 @@ def test_all_that_passes_on_apache_kafka_passes_here(tmp_path):
     outcomes, printed = run(tmp_path / "outcomes.json")
     recorded = json.loads((SUITE / "expected.json").read_text())
     expected = {name: outcome for name, (outcome, _) in recorded.items()}
-    assert not differences(outcomes, expected), printed[-8000:]
+    different = differences(outcomes, expected)
+    assert not different, "\n".join([*different, printed[-8000:]])
 
 
 @pytest.mark.skipif(

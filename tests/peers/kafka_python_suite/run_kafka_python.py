@@ -77,6 +77,7 @@ def run_suite(address: str, folder: Path, version: str, arguments: Sequence[str]
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-W", "ignore", f"--junitxml={report}"),
         *("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:ottla", "-p", "no:logging"),
+        *("-p", "subscriptions_kept"),
         *("-c", os.devnull, "--rootdir", str(folder), f"--timeout={PER_TEST_TIMEOUT_S}"),
         *("--tb=short", "--durations=10", *(arguments or ["test/integration"])),
     ]
