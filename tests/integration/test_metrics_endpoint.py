@@ -91,6 +91,10 @@ def test_records_and_bytes(running: Measured, topic: str) -> None:
     assert 300 * 100 < bytes_in < 300 * 200
     assert running.total(TOPICS + "bytesout_total", topic=topic) >= bytes_in
     assert running.total(TOPICS + "replicationbytesout_total", topic=topic) >= 2 * bytes_in
+    assert running.total(TOPICS + "replicationbytesin_total") >= 2 * bytes_in
+    assert running.total(TOPICS + "totalproducerequests_total", topic=topic) >= 3
+    assert running.total(TOPICS + "totalfetchrequests_total", topic=topic) >= 9
+    until(lambda: running.total("kafka_server_replicafetchermanager_maxlag"), 0)
     assert running.total("kafka_coordinator_group_groupmetadatamanager_numgroups") == 1
     assert running.total("kafka_coordinator_group_groupmetadatamanager_numgroupsstable") == 1
     consumer.close()
@@ -128,6 +132,9 @@ def test_the_cluster_in_numbers(running: Measured, topic: str) -> None:
     assert running.total(controller + "activecontrollercount") == 1
     assert running.total(controller + "offlinepartitionscount") == 0
     assert running.total(controller + "globaltopiccount") >= 1
+    assert controller + "preferredreplicaimbalancecount" in running.scrape(0).names()
+    assert running.total(controller + "topicstodeletecount") == 0
+    assert running.total("kafka_controller_controllerstats_uncleanleaderelections_total") == 0
     waited = "kafka_controller_controllereventmanager_eventqueuetimems"
     assert running.total(f"{waited}_count") > 0 and running.total(f"{waited}_sum") >= 0
     assert running.scrape(0).types[waited] == "summary"

@@ -50,7 +50,7 @@ _SESSION_ERRORS = frozenset(
 class _Follow:
     """One partition that is being fetched."""
 
-    __slots__ = ("is_behind", "leader_epoch", "log", "partition", "retry_at_ms")
+    __slots__ = ("is_behind", "lag", "leader_epoch", "log", "partition", "retry_at_ms")
 
     def __init__(self, partition: Partition, log: Log) -> None:
         self.partition = partition
@@ -59,6 +59,7 @@ class _Follow:
         self.retry_at_ms = 0.0
         # Only replicas that have not caught up are throttled.
         self.is_behind = True
+        self.lag = 0
 
     @property
     def is_current(self) -> bool:
@@ -97,6 +98,11 @@ class LeaderFetcher:
         self._newcomers: dict[TopicPartition, _Follow] = {}
         self._newcomers_task: asyncio.Task[None] | None = None
         self._polling = False
+        self.taken_bytes = 0
+
+    @property
+    def max_lag(self) -> int:
+        return max((follow.lag for follow in self._follows.values()), default=0)
 
     def __len__(self) -> int:
         return len(self._follows)
@@ -314,7 +320,9 @@ class LeaderFetcher:
             if data.records is not None and len(data.records):
                 self._append(log, data.records)
                 self._manager.throttles.fetched(log, len(data.records))
-            follow.is_behind = data.high_watermark > log.end_offset
+                self.taken_bytes += len(data.records)
+            follow.lag = max(0, data.high_watermark - log.end_offset)
+            follow.is_behind = follow.lag > 0
             moved = log.set_high_watermark(min(data.high_watermark, log.end_offset))
             if data.log_start_offset > log.start_offset:
                 log.advance_start_offset(min(data.log_start_offset, log.high_watermark))
@@ -390,6 +398,16 @@ class FetcherManager:
         self._manager = manager
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._by_partition: dict[TopicPartition, LeaderFetcher] = {}
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes of records that were fetched and written."""
+        return sum(fetcher.taken_bytes for fetcher in self._fetchers.values())
+
+    @property
+    def max_lag(self) -> int:
+        """Records that the followed partition furthest behind has yet to fetch."""
+        return max((fetcher.max_lag for fetcher in self._fetchers.values()), default=0)
 
     def add(self, partitions: Iterable[Partition]) -> None:
         added: dict[int, list[tuple[Partition, Log]]] = {}

@@ -59,7 +59,9 @@ class TopicMetrics:
         "bytes_out",
         "failed_fetches",
         "failed_produces",
+        "fetches",
         "messages_in",
+        "produces",
         "replication_bytes_out",
     )
 
@@ -68,6 +70,8 @@ class TopicMetrics:
         self.bytes_in = 0
         self.bytes_out = 0
         self.replication_bytes_out = 0
+        self.produces = 0
+        self.fetches = 0
         self.failed_produces = 0
         self.failed_fetches = 0
 
@@ -122,6 +126,7 @@ class RequestMetrics:
             for data, result in zip(sent.partition_data, results, strict=False):
                 api.errors[result.error_code] += 1
                 for counts in self._of(sent.name, failed=bool(result.error_code)):
+                    counts.produces += 1
                     if result.error_code:
                         counts.failed_produces += 1
                     elif data.records is not None:
@@ -136,9 +141,8 @@ class RequestMetrics:
                 size = len(data.records) if data.records is not None else 0
                 if data.error_code:
                     api.errors[data.error_code] += 1
-                elif not size:
-                    continue
                 for counts in self._of(topic.topic, failed=bool(data.error_code)):
+                    counts.fetches += 1
                     if data.error_code:
                         counts.failed_fetches += 1
                     elif follower:

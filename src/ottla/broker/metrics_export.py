@@ -38,6 +38,8 @@ _TOPIC_COUNTERS = (
     ("bytesin", "bytes_in", "Bytes that were produced"),
     ("bytesout", "bytes_out", "Bytes that consumers were sent"),
     ("replicationbytesout", "replication_bytes_out", "Bytes that followers were sent"),
+    ("totalproducerequests", "produces", "Partitions of produce requests"),
+    ("totalfetchrequests", "fetches", "Partitions of fetch answers"),
     ("failedproducerequests", "failed_produces", "Partitions of produce requests that failed"),
     ("failedfetchrequests", "failed_fetches", "Partitions of fetch requests that failed"),
 )
@@ -95,6 +97,12 @@ class BrokerCollector(Collector):
         counts = self._isr_changes
         yield _counter(_REPLICAS + "isrshrinks", "ISRs that lost a member", counts.shrinks)
         yield _counter(_REPLICAS + "isrexpands", "ISRs that won a member", counts.expands)
+        if manager.fetchers is not None:
+            yield _counter(_TOPICS + "replicationbytesin", "Bytes fetched from leaders",
+                           manager.fetchers.taken_bytes)  # fmt: skip
+            yield _gauge("kafka_server_replicafetchermanager_maxlag",
+                         "Records that the partition furthest behind its leader lacks",
+                         manager.fetchers.max_lag)  # fmt: skip
 
     def _logs(self) -> Iterator[Metric]:
         labels = ["topic", "partition"]
@@ -166,11 +174,14 @@ class BrokerCollector(Collector):
 def _controller(values: dict[str, float]) -> Iterator[Metric]:
     for name, value in values.items():
         base, _, last = name.rpartition("_")
-        full, text = f"kafka_controller_{base if last == 'count' else name}", "Of the controller"
+        text = "Of the controller"
         if last == "count":
-            yield SummaryMetricFamily(full, text, int(value), values[f"{base}_sum"])
+            total = values[f"{base}_sum"]
+            yield SummaryMetricFamily(f"kafka_controller_{base}", text, int(value), total)
+        elif last == "total":
+            yield CounterMetricFamily(f"kafka_controller_{base}", text, value)
         elif last != "sum":
-            yield GaugeMetricFamily(full, text, value)
+            yield GaugeMetricFamily(f"kafka_controller_{name}", text, value)
 
 
 def _partitions(partitions: list[Partition]) -> Iterator[Metric]:

@@ -99,7 +99,7 @@ class ReplicaManager:
         # On its way out this broker follows nobody anew: a leader would count it as caught up and
         # wait for it when it is gone.
         self.is_leaving = False
-        self._fetchers: FetcherManager | None = None
+        self.fetchers: FetcherManager | None = None
         self._seen_brokers_version = -1
         self.moves = LogDirMoves(self)
         self._rack_aware = is_rack_aware(config.optional_text("replica.selector.class"))
@@ -110,7 +110,7 @@ class ReplicaManager:
     async def start(self) -> None:
         from ottla.broker.fetcher import FetcherManager
 
-        self._fetchers = FetcherManager(self)
+        self.fetchers = FetcherManager(self)
         self.log_manager.add_dir_failure_listener(self._dir_failed)
         self.metadata_cache.add_listener(self._brokers_may_have_gone)
         interval_ms = self.config.integer("replica.high.watermark.checkpoint.interval.ms")
@@ -125,8 +125,8 @@ class ReplicaManager:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.moves.shutdown()
-        if self._fetchers is not None:
-            await self._fetchers.shutdown()
+        if self.fetchers is not None:
+            await self.fetchers.shutdown()
         for partition in self._partitions.values():
             partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._timeouts.close()
@@ -225,8 +225,8 @@ class ReplicaManager:
         partition = self._partitions.pop(tp, None)
         self._offline.add(tp)
         self.moves.forget(tp)
-        if self._fetchers is not None:
-            self._fetchers.remove([tp])
+        if self.fetchers is not None:
+            self.fetchers.remove([tp])
         if partition is not None:
             partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
             partition.log = None
@@ -283,12 +283,12 @@ class ReplicaManager:
         return replica_roles.stop_replicas(self, request, version)
 
     def stop_fetching(self, tps: Iterable[TopicPartition]) -> None:
-        if self._fetchers is not None:
-            self._fetchers.remove(tps)
+        if self.fetchers is not None:
+            self.fetchers.remove(tps)
 
     def start_fetching(self, partitions: Iterable[Partition]) -> None:
-        if self._fetchers is not None and not (self._stopping or self.is_leaving):
-            self._fetchers.add(partitions)
+        if self.fetchers is not None and not (self._stopping or self.is_leaving):
+            self.fetchers.add(partitions)
 
     def add_leadership_listener(self, on_leader: OnLeader, on_resign: OnResign) -> None:
         """For coordinators: (partition, leader epoch) each time this broker starts or stops to

@@ -32,6 +32,7 @@ from ottla.controller.events import (
     StopReplicaResponseReceived,
     UncleanLeaderElectionEnabled,
 )
+from ottla.controller.gauges import gauges_of
 from ottla.controller.interpreter import ControllerMovedError, Interpreter, StoreUnavailableError
 from ottla.controller.journal import Journal, controller_log
 from ottla.controller.queue import EventQueue, Queued
@@ -125,15 +126,9 @@ class Controller:
         return self.journal.epoch
 
     def gauges(self) -> dict[str, float]:
-        """What operators watch of a controller, under the names of Kafka's exporters."""
-        context = None if self._reign is None else self._reign.context
         return {
-            "kafkacontroller_activecontrollercount": int(context is not None),
-            "kafkacontroller_offlinepartitionscount": len(context.partitions_without_leader())
-            if context is not None
-            else 0,
-            "kafkacontroller_globaltopiccount": len(context.topics) if context else 0,
-            "kafkacontroller_globalpartitioncount": len(context.all_partitions()) if context else 0,
+            **gauges_of(None if self._reign is None else self._reign.context),
+            "controllerstats_uncleanleaderelections_total": self.journal.unclean_elections,
             "controllereventmanager_eventqueuesize": len(self._queue),
             "controllereventmanager_eventqueuetimems_count": self._queue.taken,
             "controllereventmanager_eventqueuetimems_sum": self._queue.waited_ms,

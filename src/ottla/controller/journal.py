@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.runtime import Clock
-from ottla.types import TopicId, format_topic_id
+from ottla.types import TopicId, TopicPartition, format_topic_id
 
 RING_CAPACITY = 10_000
 
@@ -65,6 +65,7 @@ class Journal:
         self.broker_id = broker_id
         self.epoch = 0
         self.current_event = "Startup"
+        self.unclean_elections = 0
 
     def recent(self) -> list[LifecycleEvent]:
         return list(self._ring)
@@ -101,6 +102,18 @@ class Journal:
         self._ring.append(event)
         for listener in self._listeners:
             listener(event)
+
+    def unclean_election(self, tp: TopicPartition, leader: int, isr: tuple[int, ...]) -> None:
+        """Counted for operators: records that only the lost members had are gone."""
+        self.unclean_elections += 1
+        self.state_change(
+            logging.WARNING,
+            "Unclean leader election of broker %d for partition %s: nobody of ISR %s is alive,"
+            " records may be lost",
+            leader,
+            tp,
+            list(isr),
+        )
 
     def debug(self, text: str, *values: object) -> None:
         """`values` are formatted only if the line is written."""

@@ -196,7 +196,10 @@ def _elect(
         winners = yield from _choose(ctx, remaining, stored, strategy, failures)
         outcome = yield from write_states(ctx, {tp: won.state for tp, won in winners.items()})
         for tp in outcome.done:
-            batch.add_leader_and_isr(winners[tp].recipients, tp, is_new=False)
+            won = winners[tp]
+            batch.add_leader_and_isr(won.recipients, tp, is_new=False)
+            if won.state.leader not in stored[tp].isr:
+                ctx.journal.unclean_election(tp, won.state.leader, stored[tp].isr)
             _move(ctx, tp, PartitionState.ONLINE)
         failures.update({tp: repr(error) for tp, error in outcome.failed.items()})
         remaining = outcome.stale

@@ -57,6 +57,7 @@ def test_records_and_bytes_in() -> None:
     topic = metrics.topics["t"]
     assert (topic.messages_in, topic.bytes_in, topic.failed_produces) == (4, 2 * len(BATCH), 1)
     assert (metrics.total.messages_in, metrics.total.failed_produces) == (4, 2)
+    assert (topic.produces, metrics.total.produces) == (2, 3)
     assert list(metrics.topics) == ["t"], "topics that may not exist are not remembered"
     assert metrics.apis["Produce"].errors == {0: 1, FAILED: 2}
     metrics.forget(lambda name: False)
@@ -70,6 +71,7 @@ def test_followers_apart_from_consumers() -> None:
     metrics.answered(*fetched(-1, FAILED), 3.0)
     topic = metrics.topics["t"]
     assert (topic.bytes_out, topic.replication_bytes_out, topic.failed_fetches) == (10, 10, 1)
+    assert topic.fetches == 3
     assert sum(metrics.apis["FetchConsumer"].by_version.values()) == 2
     assert sum(metrics.apis["FetchFollower"].by_version.values()) == 1
 

@@ -82,9 +82,16 @@ async def test_unclean_election_only_where_the_topic_allows_it(cluster: Controll
     controller.enable_unclean_leader_election("other")
     await cluster.settle()
     assert (await cluster.state("t")).leader == -1
+    numbers = controller.gauges()
+    assert numbers["kafkacontroller_offlinepartitionscount"] == 1
+    assert numbers["controllerstats_uncleanleaderelections_total"] == 0
     controller.enable_unclean_leader_election("t")
     await cluster.settle()
     assert await cluster.state("t") == LeaderAndIsr(2, 3, (2,), 1, 3)
+    numbers = controller.gauges()
+    assert numbers["kafkacontroller_offlinepartitionscount"] == 0
+    assert numbers["kafkacontroller_preferredreplicaimbalancecount"] == 1
+    assert numbers["controllerstats_uncleanleaderelections_total"] == 1
 
 
 async def test_a_new_broker_hears_of_everything_before_leader_and_isr(
