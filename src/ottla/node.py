@@ -16,6 +16,7 @@ from ottla.broker.security_setup import check_security
 from ottla.broker.server import BrokerServer
 from ottla.broker.stale_logs import delete_stale_logs, forget_ended_topics
 from ottla.errors import InvariantViolated
+from ottla.file_limit import share_for_connections
 from ottla.metadata import znodes
 from ottla.metadata.store import SessionState, StoreError
 from ottla.node_parts import NodeParts
@@ -119,7 +120,7 @@ class Node:
         await parts.client_quotas.load_all(store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
-        quotas = ConnectionQuotas(self.config)
+        quotas = ConnectionQuotas(self.config, share_for_connections())
         for endpoint in self.config.listeners:
             server = BrokerServer(self.runtime, self.config, endpoint, quotas)
             await server.open()

@@ -28,6 +28,8 @@ _LOCALHOST = ("127.0.0.1", "::1")
 @dataclass(frozen=True)
 class ConnectionLimits:
     total: int
+    # What `total` comes from, for whoever is refused.
+    total_is: str
     per_ip: int
     ip_overrides: dict[str, int] = field(default_factory=dict)
     per_listener: dict[str, int] = field(default_factory=dict)
@@ -35,11 +37,17 @@ class ConnectionLimits:
     protected: str | None = None
 
 
-def limits_of(config: BrokerConfig) -> ConnectionLimits:
+def limits_of(config: BrokerConfig, descriptors: int | None = None) -> ConnectionLimits:
+    """`descriptors`: what connections may take of the process's; where they took all, the next
+    file that cannot be opened would look like a folder that fails."""
     listeners = [endpoint.listener for endpoint in config.listeners]
+    total, total_is = config.integer("max.connections"), "max.connections"
+    if descriptors is not None and descriptors < total:
+        total, total_is = descriptors, "the share of connections in open files, see ulimit -n,"
     given = {name: _of_listener(config, name) for name in listeners}
     return ConnectionLimits(
-        total=config.integer("max.connections"),
+        total=total,
+        total_is=total_is,
         per_ip=config.integer("max.connections.per.ip"),
         ip_overrides=_ip_overrides(config.text("max.connections.per.ip.overrides")),
         per_listener={name: limit for name, limit in given.items() if limit is not None},
@@ -81,8 +89,9 @@ def _addresses(host: str) -> tuple[str, ...]:
 class ConnectionQuotas:
     """Counts the connections of all listeners."""
 
-    def __init__(self, config: BrokerConfig) -> None:
-        self._limits = limits_of(config)
+    def __init__(self, config: BrokerConfig, descriptors: int | None = None) -> None:
+        self._descriptors = descriptors
+        self._limits = limits_of(config, descriptors)
         # Connections with their listeners, in the order of arrival.
         self._connections: dict[ClientConnection, str] = {}
         self._per_listener: Counter[str] = Counter()
@@ -90,7 +99,7 @@ class ConnectionQuotas:
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """New limits, at once: a lower max.connections ends what is too much."""
-        limits = limits_of(config)
+        limits = limits_of(config, self._descriptors)
         if limits != self._limits:
             self._limits = limits
             self._shed()
@@ -103,7 +112,7 @@ class ConnectionQuotas:
         if of_listener is not None and self._per_listener[listener] >= of_listener:
             return f"max.connections ({of_listener}) of the listener is reached"
         if not is_protected and len(self._connections) >= limits.total:
-            return f"max.connections ({limits.total}) is reached"
+            return f"{limits.total_is} ({limits.total}) is reached"
         of_address = limits.ip_overrides.get(host, limits.per_ip)
         if self._per_host[host] >= of_address:
             return f"max.connections.per.ip ({of_address}) is reached"
@@ -131,5 +140,5 @@ class ConnectionQuotas:
             return
         ours = [c for c, listener in self._connections.items() if listener != limits.protected]
         for connection in sorted(ours, key=lambda c: c.last_active)[:excess]:
-            connection.evict(f"max.connections ({limits.total}) is exceeded")
+            connection.evict(f"{limits.total_is} ({limits.total}) is exceeded")
             self.release(connection)

@@ -52,6 +52,14 @@ def test_total_and_release() -> None:
     assert admit(quotas, peers[2]) is None
 
 
+def test_connections_leave_descriptors_for_files() -> None:
+    quotas = ConnectionQuotas(config(), 1)
+    assert admit(quotas, Peer()) is None
+    refused = admit(quotas, Peer())
+    assert refused == "the share of connections in open files, see ulimit -n, (1) is reached"
+    assert limits_of(config(max_connections="5"), 6).total_is == "max.connections"
+
+
 def test_an_address_has_its_own_limit() -> None:
     quotas = ConnectionQuotas(
         config(max_connections_per_ip="1", max_connections_per_ip_overrides="10.0.0.9:2, ::1:0")
