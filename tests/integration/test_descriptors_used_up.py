@@ -1,4 +1,4 @@
-"""More connections than descriptors: some are refused, and no data folder fails for want of them."""
+"""More connections than descriptors: some are refused, and no data folder fails."""
 
 from __future__ import annotations
 
