@@ -134,8 +134,11 @@ class Cleaner:
             if source.end_offset > dirty.first_dirty
         ]
         disk = self._runtime.disk
+        # The marker of one that ended before is not read again: the producer's later transactions
+        # would pass for aborted, and what they delete would come back with their tombstones' end.
+        open_since = [entry for entry in aborted if entry.last_offset >= dirty.first_dirty]
         await self._run(
-            compaction.map_keys(disk, sources, dirty.first_dirty, aborted, newest, buffer_bytes)
+            compaction.map_keys(disk, sources, dirty.first_dirty, open_since, newest, buffer_bytes)
         )
         self._check_unchanged(log, generation, parts)
         transactions = CleanedTransactions(aborted)

@@ -89,8 +89,8 @@ def map_keys(
     buffer_bytes: int,
 ) -> Iterator[int]:
     """Fills the map from `start_offset` on until the sources end or it is full; yields bytes read
-    per slice (Cleaner.buildOffsetMap). `aborted` are those of the whole log: a marker may lie in a
-    later segment than its records."""
+    per slice (Cleaner.buildOffsetMap). `aborted` are those whose marker lies at `start_offset` or
+    later, in whatever segment."""
     transactions = CleanedTransactions(aborted)
     newest.covered_to(start_offset)
     work = Work()

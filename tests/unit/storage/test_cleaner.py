@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from cleaner_helpers import DAY_MS, START_MS, Rig, compacted
+from cleaner_helpers import DAY_MS, START_MS, Rig, age, compacted
 
 from ottla.storage import cleaning_plan
 from ottla.wire import records
@@ -144,7 +144,7 @@ async def test_the_rate_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert 2 * size / 10_000 * 0.8 < sum(pauses) < 3 * size / 10_000
 
 
-async def transactional(rig: Rig, value: bytes, *, commit: bool, key: bytes = b"a") -> None:
+async def transactional(rig: Rig, value: bytes | None, *, commit: bool, key: bytes = b"a") -> None:
     state = rig.log.producers.get(7)
     sequence = 0 if state is None else state.last_sequence + 1
     rig.append(
@@ -204,6 +204,27 @@ async def test_a_marker_in_a_later_segment_is_known(tmp_path: Path) -> None:
     assert [value for _, _, value in rig.contents()] == [b"1"]
     # Its producer's last batch stays, empty, so that its sequence is known.
     assert [header.record_count for header, _ in rig.batches()] == [0, 1, 1]
+
+
+async def test_an_earlier_abort_of_its_producer_does_not_bring_a_deleted_key_back(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path, compacted(delete_retention_ms=0, segment_bytes=250))
+    rig.append([(b"k", b"v" * 90)])
+    await transactional(rig, b"aborted", commit=False)
+    rig.seal()
+    await rig.cleaner.clean_next()
+    # The abort is still in the index of what is clean, its marker before all that is dirty.
+    assert any(segment.aborted() for segment in rig.log.segments)
+    await transactional(rig, None, commit=True, key=b"k")
+    rig.seal()
+    for number in range(4):
+        await rig.cleaner.clean_next()
+        assert (b"k", b"v" * 90) not in [(key, value) for _, key, value in rig.contents()]
+        age(rig.log, DAY_MS)
+        rig.append([(b"other-%d" % number, b"v" * 120)])
+        rig.seal()
+    assert b"k" not in [key for _, key, _ in rig.contents()]
 
 
 def test_neighbours_are_merged_up_to_the_segment_size(tmp_path: Path) -> None:
