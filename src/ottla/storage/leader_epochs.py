@@ -85,3 +85,31 @@ class LeaderEpochs:
             self._epochs.clear()
             self._starts.clear()
             self.dirty = True
+
+
+class RetoldEpochs:
+    """The epochs from an offset on, told again by the batches there in order.
+
+    Batches are the better word: an epoch that is noted without one, or was cut off since, would
+    make those before it look newer. But where compaction took the first batches of an epoch, or
+    all of them, only the note knows where it began; with a later start followers would keep what
+    an older leader wrote there.
+    """
+
+    __slots__ = ("_epochs", "_noted", "_reached")
+
+    def __init__(self, epochs: LeaderEpochs, from_offset: int) -> None:
+        # The next one to come last.
+        self._noted = [entry for entry in epochs.entries() if entry[1] >= from_offset][::-1]
+        self._epochs = epochs
+        self._reached = from_offset
+        epochs.truncate_from_end(from_offset)
+
+    def add(self, epoch: int, base_offset: int, next_offset: int) -> None:
+        """A batch; what is noted for the gap before it holds if the epochs still ascend."""
+        while self._noted and self._noted[-1][1] < base_offset:
+            noted, start = self._noted.pop()
+            if start >= self._reached and self._epochs.latest < noted <= epoch:
+                self._epochs.assign(noted, start)
+        self._epochs.assign(epoch, base_offset)
+        self._reached = next_offset

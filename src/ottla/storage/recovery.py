@@ -19,7 +19,7 @@ from ottla.storage import segment as segments
 from ottla.storage.batch_scan import LogDamaged
 from ottla.storage.checkpoints import CheckpointDamaged
 from ottla.storage.index_builder import IndexBuilder
-from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.leader_epochs import LeaderEpochs, RetoldEpochs
 from ottla.storage.log import Log
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producer_state import ProducerState
@@ -125,12 +125,10 @@ def recover(
     producers = snapshots.state_at(
         runtime.disk, log.folder, parts, log.start_offset, parts[first].base_offset
     )
-    # The batches tell all epochs from here on. One that is noted without a batch, or was cut off
-    # since, would make the batches before it look like the newer word on where theirs begins.
-    log.epochs.truncate_from_end(parts[first].base_offset)
+    epochs = RetoldEpochs(log.epochs, parts[first].base_offset)
     for number in range(first, len(parts)):
         following = parts[number + 1].base_offset if number + 1 < len(parts) else None
-        cut, end = _recover_segment(runtime, parts[number], log.epochs, producers, following)
+        cut, end = _recover_segment(runtime, parts[number], epochs, producers, following)
         if not bare:
             parts[number].write_indexes()
         is_short = following is not None and end < following and not may_have_gaps
@@ -157,7 +155,7 @@ def recover(
 def _recover_segment(
     runtime: Runtime,
     segment: Segment,
-    epochs: LeaderEpochs,
+    epochs: RetoldEpochs,
     producers: ProducerState,
     following: int | None,
 ) -> tuple[int, int]:
@@ -181,7 +179,7 @@ def _recover_segment(
                 expected = last_offset + 1
                 indexes.add(position, header)
                 valid = position + header.size
-                epochs.assign(header.partition_leader_epoch, header.base_offset)
+                epochs.add(header.partition_leader_epoch, header.base_offset, expected)
                 if header.producer_id >= 0:
                     ended = replay_batch(producers, header, batch)
                     aborted += [] if ended is None else [ended]

@@ -34,7 +34,7 @@ class Rig:
         self.log = new_log(path, config or compacted(), clock=self.clock)
         self.failures: list[OSError] = []
         self.set_aside: list[Path] = []
-        self.sequence = 0
+        self.epoch = 0
         self.cleaner = self.new_cleaner(**properties)
 
     def new_cleaner(self, **properties: str) -> Cleaner:
@@ -52,7 +52,7 @@ class Rig:
     def append(self, pairs: Iterable[Pair], *, compression: int = 0, **options: object) -> None:
         items = [records.Record(key, value, self.clock.ms) for key, value in pairs]
         built = records.build_batch(items, compression=compression, **options)  # type: ignore[arg-type]
-        self.log.append_as_leader(memoryview(bytearray(built)), 0)
+        self.log.append_as_leader(memoryview(bytearray(built)), self.epoch)
         self.log.set_high_watermark(self.log.end_offset)
 
     def seal(self) -> None:

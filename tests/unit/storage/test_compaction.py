@@ -10,6 +10,7 @@ from cleaner_helpers import DAY_MS, START_MS, Rig, age, compacted
 from log_helpers import reopen
 
 from ottla.storage import segment_files
+from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.wire import records
 
 
@@ -59,6 +60,26 @@ async def test_a_cleaned_log_reads_the_same_after_a_restart(tmp_path: Path) -> N
         rig.log = again
         assert rig.contents() == found
     assert rig.names(".cleaned") == rig.names(".swap") == []
+
+
+async def test_leader_epochs_begin_where_they_did_after_a_kill(tmp_path: Path) -> None:
+    """Also one of which compaction left no batch, and one that lost its first."""
+    rig = Rig(tmp_path)
+    for rig.epoch, keys in ((2, b"ab"), (3, b"a"), (5, b"bcc"), (6, b"ad")):
+        for key in keys:
+            rig.append([(b"%c" % key, b"v")])
+    rig.seal()
+    epochs = rig.log.epochs.entries()
+    assert epochs == [(2, 0), (3, 2), (5, 3), (6, 6)]
+    rig.log.write_epochs()
+    await rig.cleaner.clean_next()
+    kept = [(header.base_offset, header.partition_leader_epoch) for header, _ in rig.batches()]
+    assert kept == [(3, 5), (5, 5), (6, 6), (7, 6), (8, 6)]
+    assert reopen(rig.log).epochs.entries() == epochs
+    # What a note says of a place where batches are is not heard.
+    rig.log.epochs = LeaderEpochs([(4, 4), (5, 5), (9, 6), (10, 20)])
+    rig.log.write_epochs()
+    assert reopen(rig.log).epochs.entries() == [(5, 3), (6, 6)]
 
 
 async def test_batches_keep_their_place_and_numbers(tmp_path: Path) -> None:
