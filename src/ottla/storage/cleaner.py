@@ -35,7 +35,7 @@ class Interrupted(Exception):
 
 
 class Cleaner:
-    """`current` gives the log of a partition as it is now, `on_cleaned` writes the checkpoint."""
+    """`logs` are those that may be compacted now, `current` gives one of them by its name."""
 
     def __init__(
         self,
@@ -54,7 +54,8 @@ class Cleaner:
         self._set_aside = set_aside
         # What is being compacted now; retention leaves it alone meanwhile.
         self.busy_with: TopicPartition | None = None
-        self.uncleanable: set[TopicPartition] = set()
+        # Damaged logs, each with its generation: one that was cut or made anew is another one.
+        self._uncleanable: dict[TopicPartition, tuple[Log, int]] = {}
         self.max_dirty_percent = 0
 
     @property
@@ -84,8 +85,7 @@ class Cleaner:
                 self._on_failure(log.data_dir, error)
             return None
         except (KafkaError, WireError) as error:
-            _logger.error("%s cannot be compacted and is left out: %s", log.tp, error)
-            self.uncleanable.add(log.tp)
+            self._leave_out(log, generation, error)
         finally:
             self.busy_with = None
         return log
@@ -95,18 +95,24 @@ class Cleaner:
         candidates = []
         # A copy: a folder that fails takes its logs away.
         for log in list(self._logs()):
-            if "compact" not in log.settings.cleanup_policy or log.tp in self.uncleanable:
+            if "compact" not in log.settings.cleanup_policy or self.is_left_out(log):
                 continue
             if len(log.segments) > 1:
                 try:
                     candidates.append(cleaning_plan.examine(log, now_ms))
                 except KafkaError as error:
-                    _logger.error("%s cannot be compacted and is left out: %s", log.tp, error)
-                    self.uncleanable.add(log.tp)
+                    self._leave_out(log, log.generation, error)
                 except OSError as error:
                     self._on_failure(log.data_dir, error)
         self.max_dirty_percent = round(100 * max((found.ratio for found in candidates), default=0))
         return cleaning_plan.filthiest(candidates)
+
+    def is_left_out(self, log: Log) -> bool:
+        return self._uncleanable.get(log.tp) == (log, log.generation)
+
+    def _leave_out(self, log: Log, generation: int, error: Exception) -> None:
+        _logger.error("%s cannot be compacted and is left out: %s", log.tp, error)
+        self._uncleanable[log.tp] = (log, generation)
 
     # --- one pass ---------------------------------------------------------------------------
 
@@ -209,7 +215,7 @@ class Cleaner:
 
     def _check_unchanged(self, log: Log, generation: int, group: list[Segment]) -> None:
         if self._current(log.tp) is not log:
-            raise Interrupted("the log is gone")
+            raise Interrupted("the log is gone or is being moved")
         if log.generation != generation or not log.holds(group):
             raise Interrupted("its segments have changed")
 

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 from cleaner_helpers import DAY_MS, START_MS, Rig, age, compacted
+from log_helpers import TP, all_offsets, batch, runtime
 
+from ottla.config import BrokerConfig
 from ottla.storage import cleaning_plan
+from ottla.storage.log_manager import LogManager
 from ottla.wire import records
 
 
@@ -100,9 +103,25 @@ async def test_a_damaged_log_is_marked_and_the_others_go_on(tmp_path: Path) -> N
     rig.cleaner._current = lambda tp: rig.log if tp == rig.log.tp else healthy.log
     found = {await rig.cleaner.clean_next(), await rig.cleaner.clean_next()}
     assert found == {rig.log, healthy.log}
-    assert rig.cleaner.uncleanable == {rig.log.tp}
+    assert rig.cleaner.is_left_out(rig.log) and not rig.cleaner.is_left_out(healthy.log)
     assert len(healthy.contents()) == 6
     assert rig.names(".cleaned") == []
+
+
+async def test_a_log_that_lost_its_damage_is_compacted_again(tmp_path: Path) -> None:
+    """A follower that fetches everything anew, or a topic that was deleted and made again."""
+    rig = Rig(tmp_path)
+    fill(rig)
+    rig.seal()
+    path = rig.log.segments[0].path(".log")
+    path.write_bytes(path.read_bytes()[:70] + b"?" + path.read_bytes()[71:])
+    assert await rig.cleaner.clean_next() is rig.log
+    assert rig.cleaner.is_left_out(rig.log) and await rig.cleaner.clean_next() is None
+    rig.log.truncate_fully_and_start_at(0)
+    fill(rig)
+    rig.seal()
+    assert await rig.cleaner.clean_next() is rig.log
+    assert len(rig.contents()) == 6
 
 
 async def test_a_truncation_meanwhile_ends_the_pass_without_harm(tmp_path: Path) -> None:
@@ -125,6 +144,28 @@ async def test_a_truncation_below_the_checkpoint_moves_it_back(tmp_path: Path) -
     await rig.cleaner.clean_next()
     rig.log.truncate_to(27)
     assert rig.log.cleaned_offset == rig.log.end_offset <= 27
+
+
+async def test_nothing_is_compacted_while_a_log_is_copied(tmp_path: Path) -> None:
+    """The copy would miss the tombstones of records that it has already."""
+    folders = [tmp_path / "x", tmp_path / "y"]
+    config = BrokerConfig({"zookeeper.connect": "h:1", "log.dirs": ",".join(map(str, folders))})
+    logs = LogManager(runtime(), config, lambda _: compacted())
+    await logs.start()
+    await asyncio.sleep(0)  # the regular pass has found nothing, and waits
+    log = logs.get_or_create(TP)
+    for _ in range(30):
+        log.append_as_leader(batch(), 0)
+    log.set_high_watermark(log.end_offset)
+    begun = asyncio.ensure_future(logs.cleaner.clean_next())
+    await asyncio.sleep(0)
+    assert logs.cleaner.busy_with == TP
+    logs.create_future(TP, next(folder for folder in folders if folder != log.data_dir))
+    assert await begun is None and await logs.cleaner.clean_next() is None
+    assert len(all_offsets(log)) == 30
+    logs.delete_future(TP)
+    assert await logs.cleaner.clean_next() is log and len(all_offsets(log)) < 10
+    await logs.shutdown()
 
 
 async def test_the_rate_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
