@@ -282,6 +282,10 @@ quota.window.num I 11 >=1
   Samples kept for quotas.
 quota.window.size.seconds I 1 >=1
   Length of a quota sample.
+controller.quota.window.num I 11 >=1
+  With the next one, for how many seconds a quota on mutations adds up.
+controller.quota.window.size.seconds I 1 >=1
+  Length of a sample of the quota on mutations.
 ottla.lifecycle.topic.enable B false
   Whether the controller publishes lifecycle events to __ottla_lifecycle.
 ottla.scheduling.batch.enable B true
@@ -307,8 +311,6 @@ WITHOUT_MEANING = (
     "replication.quota.window.size.seconds",
     "alter.log.dirs.replication.quota.window.num",
     "alter.log.dirs.replication.quota.window.size.seconds",
-    "controller.quota.window.num",
-    "controller.quota.window.size.seconds",
     "client.quota.callback.class",
     "security.providers",
     "principal.builder.class",

@@ -18,8 +18,6 @@ advertised.port I null
 alter.log.dirs.replication.quota.window.num I 11
 alter.log.dirs.replication.quota.window.size.seconds I 1
 client.quota.callback.class Cls null
-controller.quota.window.num I 11
-controller.quota.window.size.seconds I 1
 delegation.token.expiry.check.interval.ms L 3600000
 delegation.token.expiry.time.ms L 86400000
 delegation.token.master.key Pwd null

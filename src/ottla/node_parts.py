@@ -89,7 +89,7 @@ class NodeParts:
             runtime, store, broker_id, self._controller_config, self._connect_to_broker
         )
         self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
-        self.mutation_quotas = MutationQuotas(runtime.clock)
+        self.mutation_quotas = MutationQuotas(runtime.clock, config)
         self.client_quotas = ClientQuotas(runtime.clock, config)
         self.config_changes = ConfigChanges(
             store,

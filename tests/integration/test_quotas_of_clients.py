@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.client.cluster import Cluster as ClientCluster
+from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
 from ottla.testing.cluster import Cluster
 from ottla.wire import messages as m
@@ -21,7 +22,9 @@ WAIT_S = 20.0
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    with Cluster(brokers=1) as cluster:
+    # Short windows, short waits.
+    windows = {"quota.window.num": "3", "controller.quota.window.num": "1"}
+    with Cluster(brokers=1, overrides=windows) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(WAIT_S)
         yield cluster
@@ -96,12 +99,12 @@ def produce(running: Cluster, client_id: str, count: int) -> tuple[float, list[f
 
 
 async def test_a_producer_is_slowed_down(running: Cluster) -> None:
-    entry = await alter(running, {"client-id": "slow"}, producer_byte_rate=20_000)
+    entry = await alter(running, {"client-id": "slow"}, producer_byte_rate=100_000)
     assert entry.error_code == 0, entry.error_message
-    assert await describe(running) == [({"client-id": "slow"}, {"producer_byte_rate": 20_000.0})]
-    # 260 kB: what ten seconds allow, and three more.
+    assert await describe(running) == [({"client-id": "slow"}, {"producer_byte_rate": 100_000.0})]
+    # 260 kB: what two seconds allow, and more.
     slow_s, waits = produce(running, "slow", 260)
-    assert slow_s > 2 and any(wait > 0 for wait in waits), (slow_s, waits)
+    assert slow_s > 0.5 and any(wait > 0 for wait in waits), (slow_s, waits)
     quick_s, waits = produce(running, "quick", 260)
     assert quick_s < slow_s and waits == []
     await alter(running, {"client-id": "slow"}, producer_byte_rate=None)
@@ -111,7 +114,7 @@ async def test_a_producer_is_slowed_down(running: Cluster) -> None:
 
 async def test_a_consumer_is_slowed_down(running: Cluster) -> None:
     produce(running, "any", 300)
-    await alter(running, {"user": None, "client-id": "reader"}, consumer_byte_rate=20_000)
+    await alter(running, {"user": None, "client-id": "reader"}, consumer_byte_rate=100_000)
     waits = Waits()
     consumer = Consumer(
         {
@@ -130,8 +133,24 @@ async def test_a_consumer_is_slowed_down(running: Cluster) -> None:
     while not waits.seconds and time.monotonic() < deadline:
         consumer.poll(0.1)
     consumer.close()
-    assert taken_s > 2 and any(wait > 0 for wait in waits.seconds), (taken_s, waits.seconds)
+    assert taken_s > 0.5 and any(wait > 0 for wait in waits.seconds), (taken_s, waits.seconds)
     await alter(running, {"user": None, "client-id": "reader"}, consumer_byte_rate=None)
+
+
+async def test_mutations_above_their_quota_hold_the_connection(running: Cluster) -> None:
+    await alter(running, {"client-id": "maker"}, controller_mutation_rate=10)
+    host, _, port = running.bootstrap_servers.partition(":")
+    connection = await Connection.open(system_runtime().network, host, int(port), client_id="maker")
+    topic = m.CreateTopicsRequest.CreatableTopic(name="m", num_partitions=15, replication_factor=1)
+    request = m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    answer = await connection.send(request, 5, timeout_ms=30_000)
+    begun = time.monotonic()
+    # Less than half a second, where the broker took its time.
+    assert answer.topics[0].error_code == 0 and answer.throttle_time_ms <= 500
+    await connection.send(m.ApiVersionsRequest(), 0, timeout_ms=30_000)
+    assert time.monotonic() - begun > answer.throttle_time_ms / 1000 - 0.05
+    connection.close()
+    await alter(running, {"client-id": "maker"}, controller_mutation_rate=None)
 
 
 async def test_what_is_refused(running: Cluster) -> None:
@@ -139,6 +158,7 @@ async def test_what_is_refused(running: Cluster) -> None:
         ({"ip": "1.2.3.4"}, {"connection_creation_rate": 5.0}),
         ({"client-id": "c"}, {"nope": 5.0}),
         ({"client-id": "c"}, {"producer_byte_rate": 1.5}),
+        ({"client-id": "c"}, {"request_percentage": 0.0}),
         ({"planet": "x"}, {"producer_byte_rate": 1.0}),
     ):
         entry = await alter(running, entity, **quota)

@@ -379,10 +379,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._serve_queue()
 
     def _answer(self, call: dispatch.Call, response: Any) -> None:
-        quotas = self.server.services.client_quotas
-        # A request that was read before the first quota was set has no size, and goes free.
-        if quotas is not None and quotas.is_active and call.size_bytes:
-            self._mute(quotas.charge(call, response, self.principal))
+        self._charge(call, response)
         try:
             chunks = dispatch.encode_answer(call, response)
         except CloseConnection as error:
@@ -403,10 +400,23 @@ class ClientConnection(asyncio.BufferedProtocol):
             code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
             elapsed_ms = services.runtime.clock.monotonic_ms() - call.begun_ms
             services.request_metrics.failed(call, code, elapsed_ms)
+        wait_ms = self._charge(call, None, error)
         try:
-            self._write(dispatch.encode_failure(call, error))
+            self._write(dispatch.encode_failure(call, error, wait_ms))
         except CloseConnection as closing:
             self.close(str(closing))
+
+    def _charge(self, call: dispatch.Call, response: Any, error: Exception | None = None) -> int:
+        """Counts a request for its client's quotas, once, and keeps its wait, which also a handler
+        may have asked for (KIP-599)."""
+        quotas = self.server.services.client_quotas
+        wait_ms: int = getattr(response, "throttle_time_ms", 0)
+        # A request that was read before the first quota was set has no size, and goes free.
+        if quotas is not None and quotas.is_active and call.size_bytes:
+            wait_ms = quotas.charge(call, response, self.principal, error)
+            call.size_bytes = 0
+        self._mute(wait_ms)
+        return wait_ms
 
     def _mute(self, wait_ms: int) -> None:
         """Serves nothing for a while: the peer is above its quota."""

@@ -152,7 +152,9 @@ def _has_produce_error(response: Any) -> bool:
     )
 
 
-def encode_failure(call: Call, error: Exception) -> list[bytes | memoryview]:
+def encode_failure(
+    call: Call, error: Exception, throttle_time_ms: int = 0
+) -> list[bytes | memoryview]:
     """The API's own error form of a handler's exception; raises CloseConnection without one."""
     from ottla.broker.error_responses import error_response  # rare path
 
@@ -174,6 +176,8 @@ def encode_failure(call: Call, error: Exception) -> list[bytes | memoryview]:
     response = error_response(call.loaded, call.request, call.answer_version, code, message)
     if response is None:
         raise CloseConnection(f"{name} failed and has no error form")
+    if throttle_time_ms and hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = throttle_time_ms
     return framing.encode_response(response, call.answer_version, call.correlation_id)
 
 

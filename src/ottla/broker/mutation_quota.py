@@ -10,38 +10,39 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote_plus
 
+from ottla.broker.authorization import Operation, allowed_on_cluster
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import NoNodeError
 from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigZnode
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.config import BrokerConfig
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Clock
 
 CONFIG = "controller_mutation_rate"
 USERS, CLIENTS = "users", "clients"
-# controller.quota.window.num times controller.quota.window.size.seconds, at their defaults.
-BURST_SECONDS = 11
 # The clients that used their quota longest ago are forgotten: their buckets are full again.
 MAX_BUCKETS = 10_000
 
 
 class TokenBucket:
-    """Kafka's TokenBucket; it begins full."""
+    """Kafka's TokenBucket; it holds what comes in within some seconds and begins full."""
 
-    __slots__ = ("_updated_ms", "tokens")
+    __slots__ = ("_burst_s", "_updated_ms", "tokens")
 
-    def __init__(self, rate: float, now_ms: float) -> None:
-        self.tokens = rate * BURST_SECONDS
+    def __init__(self, rate: float, now_ms: float, burst_s: float) -> None:
+        self.tokens = rate * burst_s
+        self._burst_s = burst_s
         self._updated_ms = now_ms
 
     def refill(self, rate: float, now_ms: float) -> float:
         """The tokens that are there now; below zero the quota is used up."""
         gained = rate * max(0.0, now_ms - self._updated_ms) / 1000
-        self.tokens = min(rate * BURST_SECONDS, self.tokens + gained)
+        self.tokens = min(rate * self._burst_s, self.tokens + gained)
         self._updated_ms = now_ms
         return self.tokens
 
@@ -68,17 +69,19 @@ def sanitize(name: str) -> str:
 def resolve(rates: Mapping[Entity, float], user: str, client: str) -> tuple[float, Entity] | None:
     """The rate that counts and whose bucket it is; None where there is no quota.
 
-    The order is Kafka's (ClientQuotaManager): the nearest level wins, names before defaults.
+    The order is Kafka's (ClientQuotaManager): the nearest level wins, names before defaults. A
+    client without an id has no quota of client ids, not even their default.
     """
+    named_clients = (client, DEFAULT_ENTITY) if client else ()
     for named_user in (user, DEFAULT_ENTITY):
-        for level, bucket in (
-            (Entity(named_user, client), Entity(user, client)),
-            (Entity(named_user, DEFAULT_ENTITY), Entity(user, client)),
-            (Entity(named_user, None), Entity(user, None)),
-        ):
+        for named_client in named_clients:
+            level = Entity(named_user, named_client)
             if level in rates:
-                return rates[level], bucket
-    for named_client in (client, DEFAULT_ENTITY):
+                return rates[level], Entity(user, client)
+        level = Entity(named_user, None)
+        if level in rates:
+            return rates[level], Entity(user, None)
+    for named_client in named_clients:
         level = Entity(None, named_client)
         if level in rates:
             return rates[level], Entity(None, client)
@@ -149,8 +152,11 @@ class StoredQuotas(ABC):
 class MutationQuotas(StoredQuotas):
     """The quotas of /config/users and /config/clients, and a bucket per client that uses them."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, config: BrokerConfig) -> None:
         self._clock = clock
+        self._burst_s = config.integer("controller.quota.window.num") * config.integer(
+            "controller.quota.window.size.seconds"
+        )
         self._rates: dict[Entity, float] = {}
         self._buckets: dict[Entity, TokenBucket] = {}
 
@@ -160,7 +166,9 @@ class MutationQuotas(StoredQuotas):
         if found is None:
             return MutationQuota(self._clock, None, 0.0, strict=strict)
         rate, owner = found
-        bucket = self._buckets.pop(owner, None) or TokenBucket(rate, self._clock.monotonic_ms())
+        bucket = self._buckets.pop(owner, None)
+        if bucket is None:
+            bucket = TokenBucket(rate, self._clock.monotonic_ms(), self._burst_s)
         self._buckets[owner] = bucket
         if len(self._buckets) > MAX_BUCKETS:
             del self._buckets[next(iter(self._buckets))]
@@ -168,6 +176,10 @@ class MutationQuotas(StoredQuotas):
 
     def for_request(self, ctx: RequestContext, *, strict_since: int) -> MutationQuota:
         strict = ctx.version >= strict_since
+        if not strict and _is_broker(ctx):
+            # A topic made by use, which another broker asks for on its channel to the controller:
+            # a wait would hold up everything else on it, changes of ISRs among it.
+            return MutationQuota(self._clock, None, 0.0, strict=False)
         return self.of(ctx.principal, ctx.header.client_id, strict=strict)
 
     def set(self, entity: Entity, configs: Mapping[str, str]) -> None:
@@ -181,15 +193,30 @@ class MutationQuotas(StoredQuotas):
             self._rates.pop(entity, None)
 
 
+def _is_broker(ctx: RequestContext) -> bool:
+    """Brokers use their ids as client ids, and may do what only brokers do."""
+    client_id = ctx.header.client_id or ""
+    return (
+        client_id.isdecimal()
+        and ctx.services.metadata_cache.is_alive(int(client_id))
+        and allowed_on_cluster(ctx, Operation.CLUSTER_ACTION, log_denied=False)
+    )
+
+
 def parse_entity(entity_path: str) -> Entity | None:
     match entity_path.split("/"):
         case ["users", user]:
             return Entity(user, None)
         case ["clients", client]:
-            return Entity(None, client)
+            return Entity(None, _client(client))
         case ["users", user, "clients", client]:
-            return Entity(user, client)
+            return Entity(user, _client(client))
     return None
+
+
+def _client(name: str) -> str:
+    """Kafka compares client ids unescaped, so `a%2fb`, written by hand, is the client a/b too."""
+    return name if name == DEFAULT_ENTITY else sanitize(unquote_plus(name))
 
 
 async def all_entity_paths(store: MetadataStore) -> list[str]:

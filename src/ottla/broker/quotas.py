@@ -2,7 +2,8 @@
 KIP-124, KIP-55).
 
 A client above its rate is answered at once, told how long to wait, and its connection is not read
-for that long. Where no quota is set nothing is measured.
+for that long. A consumer that is above its rate already gets no records either, so that waits stay
+short however many connections share a quota. Where no quota of a kind is set nothing is measured.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.mutation_quota import Entity, StoredQuotas, resolve, sanitize
+from ottla.configdef import INT_MAX
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.dispatch import Call
@@ -27,6 +30,7 @@ UNLIMITED = (1 << 63) - 1
 MAX_CLIENTS = 10_000
 _PRODUCE, _FETCH = 0, 1
 # What brokers ask of each other, and what comes before a client is known, takes no client's time.
+_OF_FETCHERS = frozenset({2, 23})  # ListOffsets and OffsetForLeaderEpoch
 _EXEMPT = frozenset({4, 5, 6, 7, 17, 27, 36, 56, 57, 58, 67})
 
 
@@ -35,6 +39,13 @@ class Window(NamedTuple):
 
     samples: int = 11
     sample_ms: float = 1000.0
+
+
+class FetchAllowance(NamedTuple):
+    """What a consumer may have now: no more than so many bytes, or nothing for a while."""
+
+    max_bytes: int = INT_MAX
+    wait_ms: int = 0
 
 
 class RateMeter:
@@ -90,45 +101,70 @@ class ClientQuotas(StoredQuotas):
             REQUEST_PERCENTAGE: UNLIMITED,
         }
         self._meters: dict[tuple[str, Entity], RateMeter] = {}
+        # The kinds that somebody has a quota of; all clients are measured for these.
+        self._active: frozenset[str] = frozenset()
+        # A plain attribute: it is looked at for every request.
         self.is_active = False
         self._note_active()
 
     def _note_active(self) -> None:
-        limited = any(limit < UNLIMITED for limit in self._static.values())
-        self.is_active = limited or any(self._limits.values())
+        self._active = frozenset(
+            kind for kind in KINDS if self._limits[kind] or self._static[kind] < UNLIMITED
+        )
+        self.is_active = bool(self._active)
 
-    def charge(self, call: Call, response: Any, principal: str) -> int:
-        """Counts an answered request; says how long its client is to be silent, and tells it."""
+    def before_fetch(self, principal: str, client_id: str | None) -> FetchAllowance:
+        """A single fetch never takes more than the windows hold at the limit
+        (ClientQuotaManager.getMaxValueInQuotaWindow)."""
+        if CONSUMER_BYTE_RATE not in self._active:
+            return FetchAllowance()
+        limit, owner = self._limit(CONSUMER_BYTE_RATE, *_names(principal, client_id))
+        meter = self._meters.get((CONSUMER_BYTE_RATE, owner))
+        if meter is not None:
+            rate, covered_ms = meter.measure(self._clock.monotonic_ms())
+            wait_ms = throttle_ms(rate, limit, covered_ms)
+            if wait_ms > 0:
+                return FetchAllowance(0, wait_ms)
+        samples, sample_ms = self._window
+        most = limit * max(1, samples - 1) * sample_ms / 1000
+        return FetchAllowance(int(min(max(most, 1), INT_MAX)))
+
+    def charge(
+        self, call: Call, response: Any, principal: str, error: Exception | None = None
+    ) -> int:
+        """Counts an answered request; says how long its client is to be silent, and tells it.
+        One that failed has an error and no response."""
         header = call.header
         if header is None:
             return 0
-        user = sanitize(principal.partition(":")[2])
-        client = sanitize(header.client_id or "")
+        user, client = _names(principal, header.client_id)
         now_ms = self._clock.monotonic_ms()
-        waits = []
+        waits = [getattr(response, "throttle_time_ms", 0)]
         if header.api_key == _PRODUCE:
             waits.append(self._use(PRODUCER_BYTE_RATE, user, client, call.size_bytes, now_ms))
         elif header.api_key == _FETCH and not _is_follower(call.request):
             size = _fetched_bytes(response)
             waits.append(self._use(CONSUMER_BYTE_RATE, user, client, size, now_ms))
-        if not _is_exempt(call):
+        if not _is_exempt(call, error):
             percent = call.busy_ms / 10  # milliseconds of a second to per cent of it
             wait = self._use(REQUEST_PERCENTAGE, user, client, percent, now_ms)
             waits.append(min(wait, round(self._window.sample_ms)))
-        wait_ms = max(waits, default=0)
-        if wait_ms and response is not None:
-            told = getattr(response, "throttle_time_ms", None)
-            if told is not None:
-                response.throttle_time_ms = max(told, wait_ms)
+        wait_ms = max(waits)
+        if wait_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = wait_ms
         return wait_ms
 
-    def _use(self, kind: str, user: str, client: str, amount: float, now_ms: float) -> int:
+    def _limit(self, kind: str, user: str, client: str) -> tuple[float, Entity]:
         found = resolve(self._limits[kind], user, client)
-        if found is None:
-            if self._static[kind] == UNLIMITED:
-                return 0
-            found = self._static[kind], Entity(None, client)
-        limit, owner = found
+        if found is not None:
+            return found
+        # As a default of client ids, which those without one do not have either.
+        return (self._static[kind] if client else UNLIMITED), Entity(None, client)
+
+    def _use(self, kind: str, user: str, client: str, amount: float, now_ms: float) -> int:
+        if kind not in self._active:
+            return 0
+        limit, owner = self._limit(kind, user, client)
         meter = self._meters.pop((kind, owner), None) or RateMeter(self._window)
         self._meters[kind, owner] = meter
         if len(self._meters) > MAX_CLIENTS:
@@ -151,16 +187,26 @@ class ClientQuotas(StoredQuotas):
         self._note_active()
 
 
+def _names(principal: str, client_id: str | None) -> tuple[str, str]:
+    """The user and the client as they stand in paths."""
+    return sanitize(principal.partition(":")[2]), sanitize(client_id or "")
+
+
 def _is_follower(request: Any) -> bool:
     return bool(request.replica_id >= 0 or request.replica_state.replica_id >= 0)
 
 
-def _is_exempt(call: Call) -> bool:
+def _is_exempt(call: Call, error: Exception | None) -> bool:
+    if isinstance(error, KafkaError) and error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return False  # no broker, then
     api_key = call.loaded.route.api_key
     if api_key == _PRODUCE:
         return bool(call.request.acks == 0)
     if api_key == _FETCH:
         return _is_follower(call.request)
+    if api_key in _OF_FETCHERS:
+        # Kafka counts these; but a fetcher's wait is that of all it follows.
+        return bool(call.request.replica_id >= 0)
     return api_key in _EXEMPT
 
 

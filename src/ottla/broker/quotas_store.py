@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote_plus
 
 from ottla.broker.mutation_quota import (
     CLIENTS,
@@ -29,6 +29,7 @@ _WHOLE = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE})
 KEYS = _WHOLE | {REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE}
 _EXACT, _DEFAULT, _ANY = range(3)
 _EPSILON = 1e-6
+_LONG_MAX = (1 << 63) - 1
 
 
 class Component(NamedTuple):
@@ -62,7 +63,7 @@ def named(entity: Entity) -> list[tuple[str, str | None]]:
     parts = []
     for entity_type, name in ((USER, entity.user), (CLIENT_ID, entity.client)):
         if name is not None:
-            parts.append((entity_type, None if name == DEFAULT_ENTITY else unquote(name)))
+            parts.append((entity_type, None if name == DEFAULT_ENTITY else unquote_plus(name)))
     return parts
 
 
@@ -70,10 +71,13 @@ def value_text(key: str, value: float) -> str:
     """A quota as it is stored: byte rates are whole numbers, the others Java's doubles."""
     if key not in KEYS:
         raise _invalid(f"Invalid configuration key {key}")
+    if not value > 0:
+        # As Kafka 4 does; 2.8 stores it and then does not throttle at all.
+        raise _invalid(f"Quota {key} must be greater than 0")
     if key in _WHOLE:
-        whole = int(value + _EPSILON) if math.isfinite(value) else 0
+        whole = int(value + _EPSILON) if value <= _LONG_MAX else 0
         if not abs(whole - value) <= _EPSILON:
-            raise _invalid(f"Configuration {key} must be a Long value")
+            raise _invalid(f"Configuration {key} must be a LONG value")
         return str(whole)
     if not math.isfinite(value):
         raise _invalid(f"Configuration {key} must be a number")

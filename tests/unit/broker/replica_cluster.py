@@ -103,6 +103,7 @@ class Broker:
             config=self.config,
             broker_id=broker_id,
             metadata_cache=self.cache,
+            client_quotas=None,
             replica_manager=self.manager,
             broker_epoch=-1,
             controller_epoch=0,

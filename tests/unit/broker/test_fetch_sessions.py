@@ -11,6 +11,7 @@ from replica_cluster import TOPIC_ID, TP, Broker, client_batch
 from ottla.broker.fetch_sessions import FetchSession, FetchSessions, SessionEntry
 from ottla.broker.handlers import fetch
 from ottla.broker.partition import Partition
+from ottla.broker.quotas import FetchAllowance
 from ottla.broker.replica_fetch_session import FollowerSession
 from ottla.broker.replica_types import FetchPartition, FetchResult
 from ottla.errors import ErrorCode
@@ -411,3 +412,42 @@ async def test_a_follower_that_was_put_out_of_the_isr_holds_nobody_up(broker: Br
     broker.order(0, 3, replicas=[0, 1], isr=[0])
     result = await broker.produce(1, acks=-1, timeout_ms=100)
     assert result.error is ErrorCode.NONE and broker.log.high_watermark == 1
+
+
+class Allowing:
+    """Quotas that say what a test wants."""
+
+    def __init__(self) -> None:
+        self.allowed = FetchAllowance()
+
+    def before_fetch(self, principal: str, client_id: str | None) -> FetchAllowance:
+        return self.allowed
+
+
+async def test_above_its_quota_a_session_goes_on_empty_and_none_begins(broker: Broker) -> None:
+    quotas = broker.services.client_quotas = Allowing()
+    await broker.produce(2)
+    quotas.allowed = FetchAllowance(0, 700)
+    refused = await ask(broker, {0: 0})
+    assert (refused.session_id, refused.throttle_time_ms, listed(refused)) == (0, 700, {})
+    assert len(broker.manager.fetch_sessions) == 0
+    quotas.allowed = FetchAllowance()
+    session = (await ask(broker, {0: 0, 1: 0})).session_id
+    quotas.allowed = FetchAllowance(0, 700)
+    await broker.produce(2, tp=OTHER)
+    empty = await ask(broker, {0: 2}, session=(session, 1))
+    assert (empty.session_id, empty.throttle_time_ms, listed(empty)) == (session, 700, {})
+    quotas.allowed = FetchAllowance()
+    later = await ask(broker, {}, session=(session, 2))
+    assert later.throttle_time_ms == 0 and list(listed(later)) == [1]
+
+
+async def test_a_quota_bounds_an_answer(broker: Broker) -> None:
+    quotas = broker.services.client_quotas = Allowing()
+    for _ in range(4):
+        await broker.produce(1)
+    everything = listed(await ask(broker, {0: 0}))[0]
+    quotas.allowed = FetchAllowance(everything // 2)
+    assert listed(await ask(broker, {0: 0}))[0] == everything // 2
+    quotas.allowed = FetchAllowance(1)
+    assert 1 < listed(await ask(broker, {0: 0}))[0] <= everything // 4, "one batch at least"

@@ -10,7 +10,6 @@ from topic_admin_broker import Broker
 
 from ottla.broker.handlers import create_partitions, create_topics, delete_topics
 from ottla.broker.mutation_quota import (
-    BURST_SECONDS,
     Entity,
     MutationQuotas,
     TokenBucket,
@@ -18,6 +17,7 @@ from ottla.broker.mutation_quota import (
     resolve,
     sanitize,
 )
+from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.runtime import system_runtime
@@ -36,16 +36,22 @@ class StoppedClock:
         return int(self.now)
 
 
+def mutation_quotas(clock: StoppedClock, **settings: str) -> MutationQuotas:
+    properties = {"broker.id": "0", "zookeeper.connect": "z:1", "log.dirs": "/nowhere"}
+    properties |= {name.replace("_", "."): value for name, value in settings.items()}
+    return MutationQuotas(clock, BrokerConfig.from_properties(properties))
+
+
 def test_the_bucket_begins_full_goes_into_debt_and_recovers() -> None:
     """The example of Kafka's own TokenBucket, with a burst of 11 seconds: 5/s, 115 taken."""
-    bucket = TokenBucket(5, now_ms=0)
+    bucket = TokenBucket(5, now_ms=0, burst_s=11)
     assert bucket.refill(5, 0) == 55
     bucket.take(115)
     assert bucket.wait_ms(5) == 12_000
     assert bucket.refill(5, 11_999) < 0
     assert bucket.refill(5, 12_000) == pytest.approx(0)
     assert bucket.wait_ms(5) == 0
-    assert bucket.refill(5, 10_000_000) == 5 * BURST_SECONDS
+    assert bucket.refill(5, 10_000_000) == 55
 
 
 @pytest.mark.parametrize(
@@ -66,16 +72,34 @@ def test_the_nearest_quota_counts(levels: Any, winner: Any, bucket: Any) -> None
     assert resolve(rates, "u", "c") == (rates[Entity(*winner)], Entity(*bucket))
 
 
+def test_a_client_without_an_id_has_quotas_of_users_only() -> None:
+    of_clients = {Entity("u", "<default>"): 1.0, Entity(None, "<default>"): 2.0}
+    assert resolve(of_clients, "u", "") is None
+    of_users = of_clients | {Entity("<default>", None): 3.0}
+    assert resolve(of_users, "u", "") == (3.0, Entity("u", None))
+
+
+def test_the_burst_is_as_long_as_the_windows() -> None:
+    windows = {"controller_quota_window_num": "3", "controller_quota_window_size_seconds": "2"}
+    quotas = mutation_quotas(StoppedClock(), **windows)
+    quotas.set(Entity("u", None), {"controller_mutation_rate": "2"})
+    quota = quotas.of("User:u", "c", strict=False)
+    quota.record(12)
+    assert quota.throttle_time_ms == 0
+    quota.record(2)
+    assert quota.throttle_time_ms == 1_000
+
+
 def test_without_a_quota_nothing_is_counted() -> None:
     assert resolve({Entity("other", None): 1.0}, "u", "c") is None
-    quota = MutationQuotas(StoppedClock()).of("User:u", None, strict=True)
+    quota = mutation_quotas(StoppedClock()).of("User:u", None, strict=True)
     quota.record(1_000_000)
     assert quota.throttle_time_ms == 0
 
 
 def test_strict_refuses_once_in_debt_and_permissive_only_says_so() -> None:
     clock = StoppedClock()
-    quotas = MutationQuotas(clock)
+    quotas = mutation_quotas(clock)
     quotas.set(Entity("u", None), {"controller_mutation_rate": "2"})
     strict = quotas.of("User:u", "c", strict=True)
     strict.record(30)  # 22 are there: eight go on credit
@@ -98,13 +122,16 @@ def test_names_as_in_paths() -> None:
     assert parse_entity("users/u/clients/c") == Entity("u", "c")
     assert parse_entity("users/<default>") == Entity("<default>", None)
     assert parse_entity("clients/c") == Entity(None, "c")
+    # Written by hand in another form: clients are compared unescaped, users as they stand there.
+    assert parse_entity("clients/a%2fb+c") == parse_entity("clients/a%2Fb%20c")
+    assert parse_entity("users/a%2fb") != parse_entity("users/a%2Fb")
     assert parse_entity("ips/1.2.3.4") is None
     assert parse_entity("users/u/groups/g") is None
 
 
 @pytest.mark.parametrize("value", ["nonsense", "0", "-1", "nan"])
 def test_a_value_without_sense_is_no_quota(value: str) -> None:
-    quotas = MutationQuotas(StoppedClock())
+    quotas = mutation_quotas(StoppedClock())
     quotas.set(Entity("u", None), {"controller_mutation_rate": value})
     quotas.of("User:u", "c", strict=True).record(1_000)
     quotas.of("User:u", "c", strict=True).record(1_000)
@@ -139,7 +166,7 @@ async def test_quotas_are_read_from_the_store(store: EmbeddedStore) -> None:
     for path in ("/config/users/u", "/config/users/u/clients", "/config/users/u/clients/c"):
         await store.create(path, None if path.endswith("clients") else value)
     await store.create("/config/clients/<default>", value)
-    quotas = MutationQuotas(StoppedClock())
+    quotas = mutation_quotas(StoppedClock())
     await quotas.load_all(store)
     assert set(quotas._rates) == {
         Entity("u", None),

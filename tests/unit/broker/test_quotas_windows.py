@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.dispatch import Call
 from ottla.broker.handlers import ROUTES_BY_KEY, load
 from ottla.broker.mutation_quota import Entity
-from ottla.broker.quotas import ClientQuotas, RateMeter, Window, throttle_ms
+from ottla.broker.quotas import ClientQuotas, FetchAllowance, RateMeter, Window, throttle_ms
 from ottla.broker.quotas_store import (
     CLIENT_ID,
     IP,
@@ -120,7 +120,7 @@ def test_produced_bytes() -> None:
     assert manager.charge(produce(1000), response, "User:ANONYMOUS") == 0
     assert manager.charge(produce(1000), response, "User:ANONYMOUS") == 10_000
     assert response.throttle_time_ms == 10_000
-    assert manager.charge(produce(1000, "other"), response, "User:ANONYMOUS") == 0
+    assert manager.charge(produce(1000, "other"), m.ProduceResponse(), "User:ANONYMOUS") == 0
     clock.ms += 11_000
     assert manager.charge(produce(900), m.ProduceResponse(), "User:ANONYMOUS") == 0
 
@@ -134,6 +134,65 @@ def test_fetched_bytes_of_consumers_only() -> None:
     # Clients of one user share what the user has.
     assert manager.charge(fetch("other"), fetched(0), "User:u") == 10_000
     assert manager.charge(fetch("other"), fetched(0), "User:v") == 0
+
+
+def test_a_fetch_takes_no_more_than_its_windows_hold() -> None:
+    clock = Hand()
+    manager = quotas(clock)
+    assert manager.before_fetch("User:u", "c") == FetchAllowance()
+    manager.set(Entity(None, "c"), {"consumer_byte_rate": "100"})
+    assert manager.before_fetch("User:u", "c") == FetchAllowance(1000, 0)
+    assert manager.charge(fetch(), fetched(900), "User:u") == 0
+    assert manager.before_fetch("User:u", "c") == FetchAllowance(1000, 0)
+    # The one that takes it above the rate has its records, those that come next get none.
+    assert manager.charge(fetch(), fetched(1000), "User:u") == 9_000
+    for _ in range(100):
+        assert manager.before_fetch("User:u", "c") == FetchAllowance(0, 9_000)
+        empty = m.FetchResponse(throttle_time_ms=9_000)
+        assert manager.charge(fetch(), empty, "User:u") == 9_000
+    clock.ms += 11_000
+    assert manager.before_fetch("User:u", "c") == FetchAllowance(1000, 0)
+    assert manager.before_fetch("User:u", None).max_bytes > 1 << 30, "no id, no quota of ids"
+
+
+def test_use_without_a_quota_counts_once_there_is_one() -> None:
+    """As in Kafka, as long as anybody has a quota of the kind."""
+    manager = quotas(Hand())
+    assert manager.charge(produce(5000), m.ProduceResponse(), "User:u") == 0
+    manager.set(Entity(None, "other"), {"producer_byte_rate": "100"})
+    assert manager.charge(produce(2000), m.ProduceResponse(), "User:u") == 0
+    manager.set(Entity(None, "c"), {"producer_byte_rate": "100"})
+    assert manager.charge(produce(0), m.ProduceResponse(), "User:u") == 10_000
+
+
+def test_many_clients_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.quotas.MAX_CLIENTS", 10)
+    manager = quotas(Hand())
+    manager.set(Entity(None, "<default>"), {"producer_byte_rate": "100"})
+    assert manager.charge(produce(2000, "first"), m.ProduceResponse(), "User:u") == 10_000
+    for number in range(50):
+        manager.charge(produce(1, f"c{number}"), m.ProduceResponse(), "User:u")
+    assert len(manager._meters) == 10
+    assert manager.charge(produce(0, "first"), m.ProduceResponse(), "User:u") == 0, "forgotten"
+
+
+def test_failures_take_time_too() -> None:
+    manager = quotas(Hand())
+    manager.set(Entity("u", None), {"request_percentage": "1"})
+    refused = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    from_broker = Call(
+        load(ROUTES_BY_KEY[7]),
+        m.ControlledShutdownRequest(),
+        RequestHeader(7, 3, 1, "c"),
+        3,
+        1,
+        size_bytes=1,
+        busy_ms=200.0,
+    )
+    assert manager.charge(from_broker, None, "User:u") == 0
+    assert manager.charge(from_broker, None, "User:u", KafkaError(ErrorCode.INVALID_REQUEST)) == 0
+    # Whoever is not allowed to send what brokers send is no broker.
+    assert manager.charge(from_broker, None, "User:u", refused) == 1000
 
 
 def test_time_of_the_broker() -> None:
@@ -172,7 +231,11 @@ def test_values() -> None:
         ("producer_byte_rate", 1.5),
         ("producer_byte_rate", math.inf),
         ("producer_byte_rate", math.nan),
+        ("producer_byte_rate", 1e30),
+        ("producer_byte_rate", 0.0),
         ("request_percentage", math.nan),
+        ("request_percentage", math.inf),
+        ("request_percentage", -1.0),
         ("nope", 1.0),
     ):
         with pytest.raises(KafkaError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import Operation, require_cluster
-from ottla.broker.quotas_store import change, entity_of, value_text
+from ottla.broker.quotas_store import KEYS, change, entity_of, value_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages as m
 
@@ -48,7 +48,8 @@ async def _alter(
     entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
     edits: dict[str, str | None] = {}
     for op in entry.ops:
-        # The key of a quota that is removed must be one, too.
-        text = value_text(op.key, 0.0 if op.remove else op.value)
-        edits[op.key] = None if op.remove else text
+        if not op.remove:
+            edits[op.key] = value_text(op.key, op.value)
+        elif op.key in KEYS:  # what else a user has is not removed as a quota
+            edits[op.key] = None
     await change(ctx.services.store, entity, edits, validate_only=validate_only)

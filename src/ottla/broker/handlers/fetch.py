@@ -9,7 +9,8 @@ v16 adds the current leader's endpoint beside errors 6 and 74 (KIP-951).
 Readers of committed records (isolation level 1, v4) see up to the last stable offset and are told
 which transactions in the records were aborted.
 A leader names a follower in the client's rack where replica.selector.class says so (v11, KIP-392);
-followers out of the ISR that are listed for it are throttled (KIP-73).
+followers out of the ISR that are listed for it are throttled (KIP-73). A consumer above its quota
+gets an empty answer.
 Left out: tiered storage.
 """
 
@@ -34,6 +35,7 @@ from ottla.broker.fetch_sessions import (
     SessionEntry,
     identity,
 )
+from ottla.broker.quotas import FetchAllowance
 from ottla.broker.replica_types import (
     READ_COMMITTED,
     FetchParams,
@@ -76,7 +78,10 @@ async def handle(ctx: RequestContext, request: m.FetchRequest) -> m.FetchRespons
     scope = _scope(ctx, request)
     if scope.error is not ErrorCode.NONE:
         return m.FetchResponse(error_code=scope.error, session_id=NO_SESSION)
-    results = await _read(ctx, request, scope)
+    allowed = _allowance(ctx, request)
+    if allowed.wait_ms:
+        return _throttled(ctx, scope, allowed.wait_ms)
+    results = await _read(ctx, request, scope, allowed.max_bytes)
     session_id = NO_SESSION
     if scope.session is not None:
         session_id = scope.session.id
@@ -173,10 +178,29 @@ def _replica_id(ctx: RequestContext, request: m.FetchRequest) -> int:
     return request.replica_id
 
 
-async def _read(ctx: RequestContext, request: m.FetchRequest, scope: _Scope) -> Results:
+def _allowance(ctx: RequestContext, request: m.FetchRequest) -> FetchAllowance:
+    quotas = ctx.services.client_quotas
+    if quotas is None or _replica_id(ctx, request) >= 0:
+        return FetchAllowance()
+    return quotas.before_fetch(ctx.principal, ctx.header.client_id)
+
+
+def _throttled(ctx: RequestContext, scope: _Scope, wait_ms: int) -> m.FetchResponse:
+    """FetchContext.getThrottledResponse: a session goes on as it was, a new one does not begin."""
+    session_id = NO_SESSION
+    if scope.session is not None and scope.full:
+        ctx.services.replica_manager.fetch_sessions.close(scope.session.id)
+    elif scope.session is not None:
+        session_id = scope.session.id
+    return m.FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
+
+
+async def _read(
+    ctx: RequestContext, request: m.FetchRequest, scope: _Scope, allowed_bytes: int
+) -> Results:
     wanted, manager = scope.wanted, ctx.services.replica_manager
     replica_id = _replica_id(ctx, request)
-    max_bytes = request.max_bytes
+    max_bytes = min(request.max_bytes, allowed_bytes)
     if replica_id < 0:
         max_bytes = min(max_bytes, ctx.services.config.integer("fetch.max.bytes"))
     params = FetchParams(
