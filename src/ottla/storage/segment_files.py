@@ -143,7 +143,9 @@ def _finish_swap(disk: Disk, folder: Path, base_offset: int) -> None:
         finally:
             file.close()
         end = _end_of(disk, source, base_offset)
-    for covered in bases_on_disk(disk, folder):
+    # Its own name too, if the log that had it is set aside already: what an index of that one says
+    # does not hold for this.
+    for covered in sorted({base_offset, *bases_on_disk(disk, folder)}):
         if base_offset <= covered < end:
             for suffix in segments.SEGMENT_SUFFIXES:
                 disk.remove(folder / segments.file_name(covered, suffix))

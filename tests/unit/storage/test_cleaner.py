@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
 from cleaner_helpers import DAY_MS, START_MS, Rig, age, compacted
-from log_helpers import TP, all_offsets, batch, runtime
+from log_helpers import TP, all_offsets, batch, reopen, runtime
 
 from ottla.config import BrokerConfig
+from ottla.runtime import SystemDisk
 from ottla.storage import cleaning_plan
 from ottla.storage.log_manager import LogManager
+from ottla.storage.segment import rebuild_indexes
 from ottla.wire import records
 
 
@@ -266,6 +269,49 @@ async def test_an_earlier_abort_of_its_producer_does_not_bring_a_deleted_key_bac
         rig.append([(b"other-%d" % number, b"v" * 120)])
         rig.seal()
     assert b"k" not in [key for _, key, _ in rig.contents()]
+
+
+async def test_a_kill_at_any_step_of_the_swap_leaves_log_and_indexes_that_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path / "log", compacted(delete_retention_ms=0, index_interval_bytes=50))
+    await transactional(rig, b"aborted", commit=False)
+    await transactional(rig, b"kept", commit=True)
+    for number in range(12):
+        rig.append([(b"k%d" % (number % 4), b"%d" % number)])
+    rig.seal()
+    await rig.cleaner.clean_next()
+    # The next pass drops the marker and with it the entry in the transaction index.
+    age(rig.log, DAY_MS)
+    await transactional(rig, b"kept", commit=True, key=b"b")
+    rig.seal()
+    assert any(segment.aborted() for segment in rig.log.segments)
+    wanted = {key: value for _, key, value in rig.contents()}
+    copies: list[Path] = []
+    rename = SystemDisk.rename
+
+    def rename_and_copy(disk: SystemDisk, source: Path, target: Path) -> None:
+        rename(disk, source, target)
+        copies.append(tmp_path / str(len(copies)) / rig.log.folder.name)
+        shutil.copytree(rig.log.folder, copies[-1])
+
+    monkeypatch.setattr(SystemDisk, "rename", rename_and_copy)
+    await rig.cleaner.clean_next()
+    monkeypatch.undo()
+    assert not any(segment.aborted() for segment in rig.log.segments)
+    end_offset = rig.log.end_offset
+    assert len(copies) > 10
+    for rig.log.folder in copies:
+        rig.log = reopen(rig.log, recovery_point=end_offset)
+        assert rig.log.end_offset == end_offset
+        assert {key: value for _, key, value in rig.contents()} == wanted
+        markers = {header.base_offset for header, _ in rig.batches() if header.is_control}
+        for segment in rig.log.segments:
+            # One without its marker would hide all that the producer wrote later.
+            assert markers.issuperset(entry.last_offset for entry in segment.aborted())
+            written = segment.index_entries()
+            rebuilt = rebuild_indexes(segment)
+            assert written == (len(rebuilt[0]), len(rebuilt[1]))
 
 
 def test_neighbours_are_merged_up_to_the_segment_size(tmp_path: Path) -> None:
