@@ -148,13 +148,14 @@ class NodeParts:
         await self.client_quotas.take(self._store, entity_path)
 
     def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
+        # The controller's broker need not host the topic (TopicConfigHandler).
+        if overrides.get(_UNCLEAN_ELECTION, "").lower() == "true":
+            self.controller.enable_unclean_leader_election(topic)
         hosted = any(log.tp.topic == topic for log in self.log_manager.logs())
         if not (hosted or self.topic_settings.knows(topic)):
             return
         resolved = self.topic_settings.set(topic, overrides)
         self.replica_manager.on_topic_config_change(topic, resolved)
-        if resolved.unclean_leader_election_enable:
-            self.controller.enable_unclean_leader_election(topic)
 
     def _take_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Broker configs changed: hands them to the parts that follow them."""

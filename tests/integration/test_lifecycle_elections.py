@@ -30,6 +30,21 @@ async def elect(
     }
 
 
+async def allow_unclean_elections(cluster: LocalCluster, topic: str) -> None:
+    request = m.IncrementalAlterConfigsRequest
+    resource = request.AlterConfigsResource(
+        resource_type=2,
+        resource_name=topic,
+        configs=[
+            request.AlterableConfig(
+                name="unclean.leader.election.enable", config_operation=0, value="true"
+            )
+        ],
+    )
+    answer = await h.ask(cluster.controller, request(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0
+
+
 async def move_leaders_off(cluster: LocalCluster, broker_id: int) -> None:
     """A restart of the broker: it comes back into the ISR but does not lead."""
     await cluster.stop(broker_id)
@@ -76,6 +91,7 @@ async def test_unclean_only_where_nobody_lives(cluster: LocalCluster) -> None:
     controller = cluster.controller.broker_id
     first, second = [b for b in cluster.nodes if b != controller]
     await h.create(cluster, "t", [first, second])
+    await h.create(cluster, "by-config", [first, second])
     await h.produce(cluster, "t", range(10))
     assert await elect(cluster, "t", UNCLEAN, 0) == {("t", 0): 84}
     await cluster.stop(second, controlled=False)
@@ -94,6 +110,12 @@ async def test_unclean_only_where_nobody_lives(cluster: LocalCluster) -> None:
     assert await elect(cluster, "t", UNCLEAN, 0) == {("t", 0): 0}
     assert h.leader(cluster.controller, "t") == second
     assert h.isr(cluster.controller, "t") == {second}
+    assert h.leader(cluster.controller, "by-config") == -1
+    await allow_unclean_elections(cluster, "by-config")
+    await cluster.until(
+        lambda: h.leader(cluster.controller, "by-config") == second,
+        "elected by a controller that hosts nothing of the topic",
+    )
 
 
 async def test_the_admin_node_of_old_tools(cluster: LocalCluster) -> None:
