@@ -94,7 +94,8 @@ def _records_from(
 ) -> Iterator[TimedOffset]:
     """The records of a batch at or after both."""
     epoch = header.partition_leader_epoch
-    if header.is_log_append_time:
+    # A batch that compaction went over may have lost its first records, or all.
+    if header.is_log_append_time and header.record_count > header.last_offset_delta:
         yield TimedOffset(max(header.base_offset, start_offset), header.max_timestamp, epoch)
         return
     batch = segment.file().read_at(header.size, position)

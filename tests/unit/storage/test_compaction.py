@@ -9,7 +9,7 @@ import pytest
 from cleaner_helpers import DAY_MS, START_MS, Rig, age, compacted
 from log_helpers import reopen
 
-from ottla.storage import segment_files
+from ottla.storage import lookup, segment_files
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.wire import records
 
@@ -114,6 +114,19 @@ async def test_the_largest_timestamp_is_that_of_what_is_left(tmp_path: Path) -> 
     times = [record.timestamp for record in records.iter_records(view)]
     assert times == [START_MS, START_MS + 10]
     assert header.max_timestamp == START_MS + 10
+
+
+async def test_a_lookup_by_append_time_names_a_record_that_is_left(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, compacted(message_timestamp_type="LogAppendTime"))
+    rig.append([(b"a", b"1")], producer_id=9, producer_epoch=0, base_sequence=0)
+    rig.append([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
+    rig.append([(b"a", b"2")])
+    rig.seal()
+    await rig.cleaner.clean_next()
+    first, second = (header for header, _ in rig.batches()[:2])
+    assert first.record_count == 0 and (second.base_offset, second.record_count) == (1, 2)
+    found = lookup.offset_at_or_after(rig.log, START_MS)
+    assert found is not None and (found.offset, found.timestamp) == (2, START_MS)
 
 
 async def test_tombstones_stay_for_their_time_and_then_go(tmp_path: Path) -> None:
