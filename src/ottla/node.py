@@ -118,9 +118,10 @@ class Node:
         await parts.topic_settings.load_all()
         await parts.mutation_quotas.load_all(store)
         await parts.client_quotas.load_all(store)
+        await parts.connection_rates.load_all(store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
-        quotas = ConnectionQuotas(self.config, share_for_connections())
+        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
         for endpoint in self.config.listeners:
             server = BrokerServer(self.runtime, self.config, endpoint, quotas)
             await server.open()

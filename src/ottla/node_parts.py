@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.alter_isr import AlterIsrManager
 from ottla.broker.catch_up import CatchUp
 from ottla.broker.config_changes import ConfigChanges
+from ottla.broker.connection_rates import ConnectionRates
 from ottla.broker.context import BrokerServices
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.dynamic_config import LiveConfig
@@ -91,6 +92,7 @@ class NodeParts:
         self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
         self.mutation_quotas = MutationQuotas(runtime.clock, config)
         self.client_quotas = ClientQuotas(runtime.clock, config)
+        self.connection_rates = ConnectionRates(config)
         self.config_changes = ConfigChanges(
             store,
             runtime.clock,
@@ -146,6 +148,7 @@ class NodeParts:
     async def _take_quota(self, entity_path: str) -> None:
         await self.mutation_quotas.take(self._store, entity_path)
         await self.client_quotas.take(self._store, entity_path)
+        await self.connection_rates.take(self._store, entity_path)
 
     def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
         # The controller's broker need not host the topic (TopicConfigHandler).

@@ -155,7 +155,7 @@ async def test_mutations_above_their_quota_hold_the_connection(running: Cluster)
 
 async def test_what_is_refused(running: Cluster) -> None:
     for entity, quota in (
-        ({"ip": "1.2.3.4"}, {"connection_creation_rate": 5.0}),
+        ({"ip": "1.2.3.4"}, {"producer_byte_rate": 5.0}),
         ({"client-id": "c"}, {"nope": 5.0}),
         ({"client-id": "c"}, {"producer_byte_rate": 1.5}),
         ({"client-id": "c"}, {"request_percentage": 0.0}),

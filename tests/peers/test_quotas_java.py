@@ -36,6 +36,17 @@ STEPS = [
     "--alter --entity-type clients --entity-name c --delete-config producer_byte_rate",
     "--describe --entity-type clients --entity-name c",
     "--alter --entity-type clients --entity-name c --delete-config producer_byte_rate",
+    "--alter --entity-type ips --entity-name 10.9.8.7 --add-config connection_creation_rate=5",
+    "--alter --entity-type ips --entity-default --add-config connection_creation_rate=500",
+    "--describe --entity-type ips",
+    "--describe --ip 10.9.8.7",
+    "--alter --entity-type ips --entity-name 10.9.8.7 --add-config producer_byte_rate=5",
+    "--alter --entity-type ips --entity-name no.where.invalid --add-config nope=5",
+    "--alter --entity-type ips --entity-name 10.9.8.7 --entity-type users --entity-name u "
+    "--add-config connection_creation_rate=1",
+    "--alter --ip 10.9.8.7 --delete-config connection_creation_rate",
+    "--describe --ip 10.9.8.7",
+    "--describe --entity-type ips --entity-default",
 ]
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OnTopicConfig = Callable[[str, dict[str, str]], None]
-# Gets the path of a user's or a client's config: `users/u/clients/c`.
+# Gets the path of a user's, a client's or an address's config: `users/u/clients/c`.
 OnQuota = Callable[[str], Awaitable[None]]
-_QUOTA_ENTITIES = ("users", "clients")
+_QUOTA_ENTITIES = ("users", "clients", "ips")
 
 
 class ConfigChanges:

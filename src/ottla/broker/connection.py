@@ -102,10 +102,16 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.client_host, self._client_port = str(peer[0]), int(peer[1])
         self._now = asyncio.get_running_loop().time
         self.last_active = self._now()
-        refusal = self.server.admit(self)
+        wait_ms, refusal = self.server.receive(self)
         if refusal is not None:
-            self.close(refusal)
-        elif not self.server.processing:
+            self._refused = True
+            if wait_ms:
+                self.server.loop.call_later(wait_ms / 1000, self.close, refusal)
+            else:
+                self.close(refusal)
+            return
+        self._mute(wait_ms)
+        if not self.server.processing:
             self._pause_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -1,4 +1,5 @@
-"""How many connections a broker takes: in all, per listener and address (ConnectionQuotas).
+"""How many connections a broker takes: in all, per listener and address (ConnectionQuotas). How
+fast it takes them is in `connection_rates.py`.
 
 One object for all listeners of a broker; the limits may change while it runs. Where max.connections
 is lowered, or a broker needs a place for another broker, the connections that were silent longest
@@ -7,14 +8,13 @@ go (KIP-402).
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ottla.broker.connection_rates import ConnectionRates, Turn, addresses_of, of_listener
 from ottla.config import comma_separated
-from ottla.configdef import ConfigError
 
 if TYPE_CHECKING:
     from ottla.broker.connection import ClientConnection
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOCALHOST = ("127.0.0.1", "::1")
+# Connections above the rate of their address that are held until they are closed; any others are
+# closed at once.
+MAX_HELD = 100
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def limits_of(config: BrokerConfig, descriptors: int | None = None) -> Connectio
     total, total_is = config.integer("max.connections"), "max.connections"
     if descriptors is not None and descriptors < total:
         total, total_is = descriptors, "the share of connections in open files, see ulimit -n,"
-    given = {name: _of_listener(config, name) for name in listeners}
+    given = {name: of_listener(config, name, "max.connections") for name in listeners}
     return ConnectionLimits(
         total=total,
         total_is=total_is,
@@ -55,42 +57,31 @@ def limits_of(config: BrokerConfig, descriptors: int | None = None) -> Connectio
     )
 
 
-def _of_listener(config: BrokerConfig, listener: str) -> int | None:
-    name = f"listener.name.{listener.lower()}.max.connections"
-    for level in (config.dynamic_broker, config.dynamic_default, config.static):
-        if name in level:
-            try:
-                return int(level[name])
-            except ValueError:
-                raise ConfigError(f"{name} is not a number: {level[name]}") from None
-    return None
-
-
 def _ip_overrides(text: str) -> dict[str, int]:
     """`address:count` pairs, checked by `config_checks`."""
     overrides = {}
     for item in comma_separated(text):
         host, _, count = item.rpartition(":")
-        for address in _addresses(host.strip()):
+        addresses = addresses_of(host.strip())
+        if not addresses:
+            log.warning("max.connections.per.ip.overrides: %s is no address and is left out", host)
+        for address in addresses:
             overrides[address] = int(count)
     return overrides
-
-
-def _addresses(host: str) -> tuple[str, ...]:
-    if host == "localhost":
-        return _LOCALHOST
-    try:
-        return (str(ipaddress.ip_address(host.strip("[]"))),)
-    except ValueError:
-        log.warning("max.connections.per.ip.overrides: %s is no address and is left out", host)
-        return ()
 
 
 class ConnectionQuotas:
     """Counts the connections of all listeners."""
 
-    def __init__(self, config: BrokerConfig, descriptors: int | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        descriptors: int | None = None,
+        rates: ConnectionRates | None = None,
+    ) -> None:
         self._descriptors = descriptors
+        self._rates = rates or ConnectionRates(config)
+        self._held: set[ClientConnection] = set()
         self._limits = limits_of(config, descriptors)
         # Connections with their listeners, in the order of arrival.
         self._connections: dict[ClientConnection, str] = {}
@@ -99,10 +90,23 @@ class ConnectionQuotas:
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """New limits, at once: a lower max.connections ends what is too much."""
+        self._rates.reconfigure(config)
         limits = limits_of(config, self._descriptors)
         if limits != self._limits:
             self._limits = limits
             self._shed()
+
+    def receive(self, connection: ClientConnection, listener: str, now_ms: float) -> Turn:
+        """Counts a new connection in and says when it is served, or why it is refused."""
+        turn = self._rates.turn(listener, connection.client_host, now_ms)
+        if turn.refusal is None:
+            refusal = self.admit(connection, listener)
+            return turn if refusal is None else Turn(0, refusal)
+        if len(self._held) >= MAX_HELD:
+            return Turn(0, turn.refusal)
+        if turn.wait_ms:
+            self._held.add(connection)
+        return turn
 
     def admit(self, connection: ClientConnection, listener: str) -> str | None:
         """Counts a new connection in, or says why it is refused."""
@@ -125,6 +129,7 @@ class ConnectionQuotas:
 
     def release(self, connection: ClientConnection) -> None:
         """The connection is gone; nothing happens where it was not counted."""
+        self._held.discard(connection)
         listener = self._connections.pop(connection, None)
         if listener is None:
             return

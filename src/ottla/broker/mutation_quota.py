@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ottla.runtime import Clock
 
 CONFIG = "controller_mutation_rate"
-USERS, CLIENTS = "users", "clients"
+USERS, CLIENTS, IPS = "users", "clients", "ips"
 # The clients that used their quota longest ago are forgotten: their buckets are full again.
 MAX_BUCKETS = 10_000
 
@@ -55,10 +55,12 @@ class TokenBucket:
 
 
 class Entity(NamedTuple):
-    """Whom a quota is for, in the names of the znodes; None is a level that is not there."""
+    """Whom a quota is for, in the names of the znodes; None is a level that is not there. An
+    address stands alone."""
 
     user: str | None
     client: str | None
+    ip: str | None = None
 
 
 def sanitize(name: str) -> str:
@@ -127,16 +129,19 @@ class MutationQuota:
 
 
 class StoredQuotas(ABC):
-    """Quotas of users and clients that are taken from their config znodes."""
+    """Quotas that are taken from the config znodes of users and clients, or of addresses."""
+
+    of_addresses = False
 
     async def load_all(self, store: MetadataStore) -> None:
         for entity_path in await all_entity_paths(store):
             await self.take(store, entity_path)
 
     async def take(self, store: MetadataStore, entity_path: str) -> None:
-        """Reads one entity's configs again: `users/u`, `clients/c`, `users/u/clients/c`."""
+        """Reads one entity's configs again, of `users/u`, `clients/c`, `users/u/clients/c` or
+        `ips/i`."""
         entity = parse_entity(entity_path)
-        if entity is None:
+        if entity is None or (entity.ip is not None) != self.of_addresses:
             return
         try:
             data, _ = await store.get(f"/config/{entity_path}")
@@ -211,6 +216,8 @@ def parse_entity(entity_path: str) -> Entity | None:
             return Entity(None, _client(client))
         case ["users", user, "clients", client]:
             return Entity(user, _client(client))
+        case ["ips", ip]:
+            return Entity(None, None, ip)
     return None
 
 
@@ -220,12 +227,13 @@ def _client(name: str) -> str:
 
 
 async def all_entity_paths(store: MetadataStore) -> list[str]:
-    """Every user, client, and client of a user that has configs."""
+    """Every user, client, client of a user and address that has configs."""
     paths = [f"{CLIENTS}/{client}" for client in await _children(store, ConfigZnode.path(CLIENTS))]
     for user in await _children(store, ConfigZnode.path(USERS)):
         paths.append(f"{USERS}/{user}")
         below = await _children(store, f"{ConfigZnode.path(USERS, user)}/{CLIENTS}")
         paths += [f"{USERS}/{user}/{CLIENTS}/{client}" for client in below]
+    paths += [f"{IPS}/{ip}" for ip in await _children(store, ConfigZnode.path(IPS))]
     return paths
 
 

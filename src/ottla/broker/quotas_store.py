@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_plus
 
+from ottla.broker.connection_rates import RATE_OF_ADDRESS, addresses_of
 from ottla.broker.mutation_quota import (
     CLIENTS,
+    IPS,
     USERS,
     Entity,
     all_entity_paths,
@@ -17,6 +19,7 @@ from ottla.broker.mutation_quota import (
 )
 from ottla.broker.mutation_quota import CONFIG as CONTROLLER_MUTATION_RATE
 from ottla.broker.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from ottla.configdef import INT_MAX
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import CreateMode, NodeExistsError, NoNodeError
 from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigChange, ConfigChangeZnode, ConfigZnode
@@ -25,11 +28,11 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-_WHOLE = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE})
-KEYS = _WHOLE | {REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE}
+_LONG, _INT = ("LONG", (1 << 63) - 1), ("INT", INT_MAX)
+_WHOLE = {PRODUCER_BYTE_RATE: _LONG, CONSUMER_BYTE_RATE: _LONG, RATE_OF_ADDRESS: _INT}
+KEYS = _WHOLE.keys() | {REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE}
 _EXACT, _DEFAULT, _ANY = range(3)
 _EPSILON = 1e-6
-_LONG_MAX = (1 << 63) - 1
 
 
 class Component(NamedTuple):
@@ -46,38 +49,50 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
     for entity_type, name in parts:
         if entity_type in names:
             raise _invalid(f"Duplicate entity type in entity: {entity_type}")
-        if entity_type == IP:
-            raise _invalid("Quotas for ip addresses are not supported.")
-        if entity_type not in (USER, CLIENT_ID):
+        if entity_type not in (USER, CLIENT_ID, IP):
             raise _invalid(f"Unhandled client quota entity type: {entity_type}")
         if name == "":
             raise _invalid(f"Empty {entity_type} not supported")
+        if entity_type == IP and name is not None and not addresses_of(name):
+            # Kafka looks names up, too; here an address is what peers are known by.
+            raise _invalid(f"{name} is not a valid IP or resolvable host.")
         names[entity_type] = DEFAULT_ENTITY if name is None else sanitize(name)
     if not names:
         raise _invalid("Invalid empty client quota entity")
-    return Entity(names.get(USER), names.get(CLIENT_ID))
+    if IP in names and len(names) > 1:
+        raise _invalid(
+            "Invalid quota entity combination, IP entity should not be used with user/client ID "
+            "entity."
+        )
+    return Entity(names.get(USER), names.get(CLIENT_ID), names.get(IP))
 
 
 def named(entity: Entity) -> list[tuple[str, str | None]]:
     """The other way round."""
     parts = []
-    for entity_type, name in ((USER, entity.user), (CLIENT_ID, entity.client)):
+    for entity_type, name in _by_type(entity).items():
         if name is not None:
             parts.append((entity_type, None if name == DEFAULT_ENTITY else unquote_plus(name)))
     return parts
 
 
-def value_text(key: str, value: float) -> str:
-    """A quota as it is stored: byte rates are whole numbers, the others Java's doubles."""
-    if key not in KEYS:
+def _by_type(entity: Entity) -> dict[str, str | None]:
+    return {USER: entity.user, CLIENT_ID: entity.client, IP: entity.ip}
+
+
+def value_text(entity: Entity, key: str, value: float) -> str:
+    """A quota as it is stored: rates of bytes and connections are whole numbers, the others Java's
+    doubles."""
+    if key not in KEYS or (key == RATE_OF_ADDRESS) != (entity.ip is not None):
         raise _invalid(f"Invalid configuration key {key}")
     if not value > 0:
         # As Kafka 4 does; 2.8 stores it and then does not throttle at all.
         raise _invalid(f"Quota {key} must be greater than 0")
     if key in _WHOLE:
-        whole = int(value + _EPSILON) if value <= _LONG_MAX else 0
+        kind, largest = _WHOLE[key]
+        whole = int(value + _EPSILON) if value <= largest else 0
         if not abs(whole - value) <= _EPSILON:
-            raise _invalid(f"Configuration {key} must be a LONG value")
+            raise _invalid(f"Configuration {key} must be a {kind} value")
         return str(whole)
     if not math.isfinite(value):
         raise _invalid(f"Configuration {key} must be a number")
@@ -107,15 +122,15 @@ def check_filter(components: Iterable[Component]) -> dict[str, Component]:
             raise _invalid("A name goes with an exact match, and only with that")
         found[entity_type] = component
     if IP in found and len(found) > 1:
-        raise _invalid("Invalid entity filter component combination")
+        raise _invalid(
+            "Invalid entity filter component combination, IP filter component should not be used "
+            "with user or clientId filter component."
+        )
     return found
 
 
 def is_wanted(entity: Entity, components: Mapping[str, Component], *, strict: bool) -> bool:
-    if IP in components:
-        return False  # nobody has such a quota here
-    names = {USER: entity.user, CLIENT_ID: entity.client}
-    for entity_type, name in names.items():
+    for entity_type, name in _by_type(entity).items():
         component = components.get(entity_type)
         if component is None:
             if strict and name is not None:
@@ -179,6 +194,7 @@ async def change(
 def path_of(entity: Entity) -> str:
     parts = [f"{USERS}/{entity.user}"] if entity.user is not None else []
     parts += [f"{CLIENTS}/{entity.client}"] if entity.client is not None else []
+    parts += [f"{IPS}/{entity.ip}"] if entity.ip is not None else []
     return "/".join(parts)
 
 

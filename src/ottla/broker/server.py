@@ -18,6 +18,7 @@ from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
     from ottla.broker.authentication import Authentication
+    from ottla.broker.connection_rates import Turn
     from ottla.broker.context import BrokerServices
     from ottla.config import BrokerConfig
     from ottla.runtime import Runtime, Server
@@ -121,12 +122,13 @@ class BrokerServer:
             connection.start_processing()
         self._schedule_sweep()
 
-    def admit(self, connection: ClientConnection) -> str | None:
-        """Counts a new connection in, or says why it is refused."""
-        refusal = self._quotas.admit(connection, self.listener)
-        if refusal is None:
+    def receive(self, connection: ClientConnection) -> Turn:
+        """Counts a new connection in and says when it is served, or why it is refused."""
+        now_ms = self._runtime.clock.monotonic_ms()
+        turn = self._quotas.receive(connection, self.listener, now_ms)
+        if turn.refusal is None or turn.wait_ms:
             self._connections[connection] = None
-        return refusal
+        return turn
 
     def forget(self, connection: ClientConnection) -> None:
         self._connections.pop(connection, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 import click
@@ -15,9 +16,10 @@ TOPICS = "topics"
 CLIENTS = "clients"
 USERS = "users"
 BROKERS = "brokers"
-ENTITY_TYPES = (TOPICS, CLIENTS, USERS, BROKERS)
-# These have quotas, alone or together.
-OF_QUOTAS = (CLIENTS, USERS)
+IPS = "ips"
+ENTITY_TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
+# These have quotas; the first two also together.
+OF_QUOTAS = (CLIENTS, USERS, IPS)
 # Commas and equal signs inside square brackets belong to the value.
 _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 
@@ -39,9 +41,11 @@ class ConfigOptions:
     client: str | None = None
     user: str | None = None
     broker: str | None = None
+    ip: str | None = None
     client_defaults: bool = False
     user_defaults: bool = False
     broker_defaults: bool = False
+    ip_defaults: bool = False
     add_config: str | None = None
     add_config_file: Path | None = None
     delete_config: Sequence[str] = ()
@@ -79,6 +83,11 @@ def check_usage(options: ConfigOptions) -> list[Entity]:
     first = entities[0]
     if first.type == BROKERS and first.name:
         _check_broker_id(first.name)
+    if first.type == IPS and first.name and not _is_address(first.name):
+        raise click.UsageError(
+            f"The entity name for {IPS} must be a valid IP or resolvable host, but it is: "
+            f"{first.name}"
+        )
     if options.alter:
         _check_alter(options, first)
     return entities
@@ -91,9 +100,11 @@ def _shortcuts(options: ConfigOptions) -> list[tuple[str, str]]:
         (CLIENTS, options.client),
         (USERS, options.user),
         (BROKERS, options.broker),
+        (IPS, options.ip),
         (CLIENTS, "" if options.client_defaults else None),
         (USERS, "" if options.user_defaults else None),
         (BROKERS, "" if options.broker_defaults else None),
+        (IPS, "" if options.ip_defaults else None),
     )
     return [(type_, name) for type_, name in given if name is not None]
 
@@ -112,7 +123,7 @@ def _entity_types(options: ConfigOptions) -> list[str]:
             )
     if not types:
         raise click.UsageError("At least one entity type must be specified")
-    if len(types) > 1 and set(types) != set(OF_QUOTAS):
+    if len(types) > 1 and set(types) != {CLIENTS, USERS}:
         raise click.UsageError("Only 'users' and 'clients' entity types may be specified together")
     if shortcuts and (options.entity_type or options.entity_name):
         raise click.UsageError(
@@ -133,6 +144,14 @@ def _check_broker_id(name: str) -> None:
         raise click.UsageError(
             f"The entity name for {BROKERS} must be a valid integer broker id, but it is: {name}"
         ) from None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return name == "localhost"
+    return True
 
 
 def _check_alter(options: ConfigOptions, entity: Entity) -> None:

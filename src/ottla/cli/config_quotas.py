@@ -1,5 +1,5 @@
-"""Quotas in `ottla configs`: entity types users and clients, one or both, as kafka-configs has
-them. SCRAM credentials, which that tool keeps under users too, do not exist here."""
+"""Quotas in `ottla configs`: entity types users and clients, one or both, and ips, as kafka-configs
+has them. SCRAM credentials, which that tool keeps under users too, do not exist here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.config_options import CLIENTS, USERS, Entity
+from ottla.cli.config_options import CLIENTS, IPS, USERS, Entity
 from ottla.cli.options import print_json
 from ottla.configdef import format_double, java_double
 
@@ -23,8 +23,9 @@ QUOTAS = (
     "request_percentage",
     "controller_mutation_rate",
 )
+QUOTAS_OF_ADDRESSES = ("connection_creation_rate",)
 # Types on the command line, in a request, and in words.
-_TYPES = {USERS: "user", CLIENTS: "client-id"}
+_TYPES = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
 _WORDS = {"user": "user-principal", "client-id": "client-id"}
 
 
@@ -71,12 +72,13 @@ async def alter(
 def _check_names(
     entities: Sequence[Entity], added: Mapping[str, str], removed: Sequence[str]
 ) -> None:
-    kind = CLIENTS if any(entity.type == CLIENTS for entity in entities) else USERS
+    kind = CLIENTS if any(entity.type == CLIENTS for entity in entities) else entities[0].type
+    known, what = (QUOTAS_OF_ADDRESSES, "connection quota") if kind == IPS else (QUOTAS, "quota")
     for names, verb in ((added, "added"), (removed, "deleted")):
-        unknown = [name for name in names if name not in QUOTAS]
+        unknown = [name for name in names if name not in known]
         if unknown:
             raise click.UsageError(
-                f"Only quota configs can be {verb} for '{kind}' using --bootstrap-server. "
+                f"Only {what} configs can be {verb} for '{kind}' using --bootstrap-server. "
                 f"Unexpected config names: {', '.join(unknown)}"
             )
 

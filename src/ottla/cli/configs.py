@@ -1,5 +1,5 @@
 """`ottla configs`: kafka-configs' flags and lines for topics, brokers and the cluster's default,
-and for the quotas of users and clients."""
+and for the quotas of users, clients and addresses."""
 
 from __future__ import annotations
 
@@ -50,15 +50,17 @@ class ConfigCommandFailed(click.ClickException):
 @flag("describe", "Show configs.")
 @flag("all", "With --describe: all configs, not only those that were set.")
 @click.option(
-    "--entity-type", multiple=True, metavar="topics|brokers|users|clients",
+    "--entity-type", multiple=True, metavar="topics|brokers|users|clients|ips",
     help="Whose configs; users and clients may come together.",
 )  # fmt: skip
 @click.option(
-    "--entity-name", multiple=True, help="The name of a topic, user or client, or a broker's id."
+    "--entity-name",
+    multiple=True,
+    help="The name of a topic, user or client, a broker's id, an address.",
 )
 @click.option(
     "--entity-default", "entity_name", multiple=True, is_flag=True, flag_value="",
-    help="The default of all brokers, users or clients.",
+    help="The default of all brokers, users, clients or addresses.",
 )  # fmt: skip
 @click.option("--topic", help="Short for --entity-type topics --entity-name TEXT.")
 @click.option("--broker", help="Short for --entity-type brokers --entity-name TEXT.")
@@ -67,6 +69,8 @@ class ConfigCommandFailed(click.ClickException):
 @flag("user-defaults", "Short for --entity-type users --entity-default.")
 @click.option("--client", help="Short for --entity-type clients --entity-name TEXT.")
 @flag("client-defaults", "Short for --entity-type clients --entity-default.")
+@click.option("--ip", help="Short for --entity-type ips --entity-name TEXT.")
+@flag("ip-defaults", "Short for --entity-type ips --entity-default.")
 @click.option("--add-config", help="Configs to set: k1=v1,k2=[v1,v2],k3=v3.")
 @click.option(
     "--add-config-file", type=click.Path(path_type=Path), help="A property file of configs to set."

@@ -14,7 +14,10 @@ import pytest
 
 from ottla.broker import handlers
 from ottla.broker.connection import READ_AHEAD_BYTES
+from ottla.broker.connection_quotas import ConnectionQuotas
+from ottla.broker.connection_rates import ConnectionRates
 from ottla.broker.context import CloseConnection
+from ottla.broker.mutation_quota import Entity
 from ottla.broker.server import BrokerServer
 from ottla.client.connection import Connection
 from ottla.config import BrokerConfig
@@ -408,3 +411,31 @@ async def test_a_request_that_comes_with_the_stop_leaves_nothing_behind(
     server = await start()
     await _close_amid(server, m.CreateTopicsRequest(), 5)
     assert inspect.getcoroutinestate(begun[0]) == inspect.CORO_CLOSED
+
+
+async def test_above_the_rate_of_connections_one_waits_for_its_turn(start: StartServer) -> None:
+    # One connection is free, the next has its turn a second later.
+    server = await start(max_connection_creation_rate="1", quota_window_num="2")
+    loop = asyncio.get_running_loop()
+    first, second = await _open(server), await _open(server)
+    begun = loop.time()
+    waiting = asyncio.ensure_future(second.send(m.ApiVersionsRequest(), 0, timeout_ms=30_000))
+    await first.send(m.ApiVersionsRequest(), 0, timeout_ms=30_000)
+    assert not waiting.done() or loop.time() - begun > 0.5
+    assert (await waiting).api_keys
+
+
+async def test_above_the_rate_of_its_address_a_connection_is_closed_unread() -> None:
+    config = _config()
+    rates = ConnectionRates(config)
+    rates.set(Entity(None, None, HOST), {"connection_creation_rate": "0"})
+    quotas = ConnectionQuotas(config, None, rates)
+    server = BrokerServer(system_runtime(), config, Endpoint("PLAINTEXT", HOST, 0), quotas)
+    await server.open()
+    server.start_processing(_services())
+    reader, writer = await asyncio.open_connection(HOST, server.port)
+    writer.write(struct.pack(">ihhih", 10, 18, 0, 1, -1))
+    assert await asyncio.wait_for(reader.read(), 30) == b""
+    writer.close()
+    await server.close()
+    assert server.connection_count == 0

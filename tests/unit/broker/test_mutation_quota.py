@@ -125,7 +125,7 @@ def test_names_as_in_paths() -> None:
     # Written by hand in another form: clients are compared unescaped, users as they stand there.
     assert parse_entity("clients/a%2fb+c") == parse_entity("clients/a%2Fb%20c")
     assert parse_entity("users/a%2fb") != parse_entity("users/a%2Fb")
-    assert parse_entity("ips/1.2.3.4") is None
+    assert parse_entity("ips/1.2.3.4") == Entity(None, None, "1.2.3.4")
     assert parse_entity("users/u/groups/g") is None
 
 

@@ -250,8 +250,14 @@ def test_quotas(admin: StandIn, configs: Run) -> None:
         ("--describe --topic t --delete-config a",
          'Option "[describe]" can\'t be used with option "[delete-config]"'),
         ("--describe", "At least one entity type must be specified"),
-        ("--describe --entity-type ips",
-         "Invalid entity type ips, the entity type must be one of topics,clients,users,brokers "
+        ("--describe --ip nowhere",
+         "The entity name for ips must be a valid IP or resolvable host, but it is: nowhere"),
+        ("--alter --ip 10.0.0.1 --add-config producer_byte_rate=1",
+         "Only connection quota configs can be added for 'ips' using --bootstrap-server. "
+         "Unexpected config names: producer_byte_rate"),
+        ("--describe --entity-type nope",
+         "Invalid entity type nope, the entity type must be one of topics,clients,users,"
+         "brokers,ips "
          "with the --bootstrap-server argument"),
         ("--describe --entity-type topics --entity-type topics",
          "Duplicate entity type(s) specified: topics"),

@@ -1,9 +1,9 @@
 """AlterClientQuotas (49), versions 0 to 1.
 
-Behaviour: sets and removes quotas of users, client ids and pairs of them, each entry by itself; any
-broker does it, all hear of it through a note under /config/changes.
+Behaviour: sets and removes quotas of users, client ids, pairs of them and addresses, each entry by
+itself; any broker does it, all hear of it through a note under /config/changes.
 Versions: 1 is the flexible form of 0.
-Left out: quotas on connections per ip address.
+Left out: rates of connections for host names.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def _alter(
     edits: dict[str, str | None] = {}
     for op in entry.ops:
         if not op.remove:
-            edits[op.key] = value_text(op.key, op.value)
+            edits[op.key] = value_text(entity, op.key, op.value)
         elif op.key in KEYS:  # what else a user has is not removed as a quota
             edits[op.key] = None
     await change(ctx.services.store, entity, edits, validate_only=validate_only)

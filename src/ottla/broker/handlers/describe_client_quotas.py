@@ -1,9 +1,10 @@
 """DescribeClientQuotas (48), versions 0 to 1.
 
-Behaviour: the quotas of users, client ids and pairs of them that match a filter, from the store. A
-strict filter wants entities with exactly its components, another one any that have them.
+Behaviour: the quotas of users, client ids, pairs of them and addresses that match a filter, from
+the store. A strict filter wants entities with exactly its components, another one any that have
+them.
 Versions: 1 is the flexible form of 0.
-Left out: quotas on connections per ip address; asking for them finds none.
+Left out: nothing.
 """
 
 from __future__ import annotations
