@@ -51,10 +51,13 @@ class FetchAllowance(NamedTuple):
 class RateMeter:
     """Kafka's Rate over SampledStat: a sum over the last windows, by the time they cover."""
 
-    __slots__ = ("_samples", "_window")
+    __slots__ = ("_samples", "_window", "held_until_ms")
 
     def __init__(self, window: Window) -> None:
         self._window = window
+        # Nothing more before then, where so much was used at once that the samples are gone sooner
+        # than it is paid off.
+        self.held_until_ms = 0.0
         # When each sample began, and its sum; the newest one last.
         self._samples: deque[list[float]] = deque(maxlen=window.samples)
 
@@ -77,6 +80,12 @@ class RateMeter:
             covered_ms += missing * sample_ms
         covered_ms = max(covered_ms, sample_ms)
         return sum(value for _, value in self._samples) / covered_ms * 1000, covered_ms
+
+    def paid_off_ms(self, limit: float) -> float:
+        """When all that the samples hold was within the limit."""
+        if not self._samples:
+            return 0.0
+        return self._samples[0][0] + sum(value for _, value in self._samples) / limit * 1000
 
 
 def throttle_ms(rate: float, limit: float, covered_ms: float) -> int:
@@ -114,20 +123,23 @@ class ClientQuotas(StoredQuotas):
         self.is_active = bool(self._active)
 
     def before_fetch(self, principal: str, client_id: str | None) -> FetchAllowance:
-        """A single fetch never takes more than the windows hold at the limit
-        (ClientQuotaManager.getMaxValueInQuotaWindow)."""
+        """A fetch takes what is left in the windows at the limit; all of them where nothing was
+        used yet (ClientQuotaManager.getMaxValueInQuotaWindow)."""
         if CONSUMER_BYTE_RATE not in self._active:
             return FetchAllowance()
         limit, owner = self._limit(CONSUMER_BYTE_RATE, *_names(principal, client_id))
         meter = self._meters.get((CONSUMER_BYTE_RATE, owner))
+        samples, sample_ms = self._window
+        left = limit * max(1, samples - 1) * sample_ms / 1000
         if meter is not None:
-            rate, covered_ms = meter.measure(self._clock.monotonic_ms())
-            wait_ms = throttle_ms(rate, limit, covered_ms)
+            now_ms = self._clock.monotonic_ms()
+            rate, covered_ms = meter.measure(now_ms)
+            held_ms = round(meter.held_until_ms - now_ms)
+            wait_ms = max(throttle_ms(rate, limit, covered_ms), held_ms)
             if wait_ms > 0:
                 return FetchAllowance(0, wait_ms)
-        samples, sample_ms = self._window
-        most = limit * max(1, samples - 1) * sample_ms / 1000
-        return FetchAllowance(int(min(max(most, 1), INT_MAX)))
+            left = min(left, (limit - rate) * covered_ms / 1000)
+        return FetchAllowance(int(min(max(left, 1), INT_MAX)))
 
     def charge(
         self, call: Call, response: Any, principal: str, error: Exception | None = None
@@ -143,8 +155,7 @@ class ClientQuotas(StoredQuotas):
         if header.api_key == _PRODUCE:
             waits.append(self._use(PRODUCER_BYTE_RATE, user, client, call.size_bytes, now_ms))
         elif header.api_key == _FETCH and not _is_follower(call.request):
-            size = _fetched_bytes(response)
-            waits.append(self._use(CONSUMER_BYTE_RATE, user, client, size, now_ms))
+            waits.append(self._fetched(user, client, _fetched_bytes(response), now_ms))
         if not _is_exempt(call, error):
             percent = call.busy_ms / 10  # milliseconds of a second to per cent of it
             wait = self._use(REQUEST_PERCENTAGE, user, client, percent, now_ms)
@@ -153,6 +164,16 @@ class ClientQuotas(StoredQuotas):
         if wait_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
         return wait_ms
+
+    def _fetched(self, user: str, client: str, size: int, now_ms: float) -> int:
+        """One batch goes out however large it is, also where nearly nothing was left."""
+        wait_ms = self._use(CONSUMER_BYTE_RATE, user, client, size, now_ms)
+        if wait_ms <= self._window.sample_ms:
+            return wait_ms
+        limit, owner = self._limit(CONSUMER_BYTE_RATE, user, client)
+        meter = self._meters[CONSUMER_BYTE_RATE, owner]
+        meter.held_until_ms = meter.paid_off_ms(limit)
+        return max(wait_ms, round(meter.held_until_ms - now_ms))
 
     def _limit(self, kind: str, user: str, client: str) -> tuple[float, Entity]:
         found = resolve(self._limits[kind], user, client)
@@ -184,6 +205,8 @@ class ClientQuotas(StoredQuotas):
                 limits[entity] = limit
             else:
                 limits.pop(entity, None)
+        for meter in self._meters.values():
+            meter.held_until_ms = 0.0  # by another limit, perhaps
         self._note_active()
 
 

@@ -129,10 +129,10 @@ def test_fetched_bytes_of_consumers_only() -> None:
     manager = quotas(Hand())
     manager.set(Entity("<default>", None), {"consumer_byte_rate": "100"})
     assert manager.charge(fetch(replica_id=1), fetched(50_000), "User:u") == 0
-    response = fetched(2000)
-    assert manager.charge(fetch(), response, "User:u") == response.throttle_time_ms == 10_000
+    response = fetched(1100)
+    assert manager.charge(fetch(), response, "User:u") == response.throttle_time_ms == 1_000
     # Clients of one user share what the user has.
-    assert manager.charge(fetch("other"), fetched(0), "User:u") == 10_000
+    assert manager.charge(fetch("other"), fetched(0), "User:u") == 1_000
     assert manager.charge(fetch("other"), fetched(0), "User:v") == 0
 
 
@@ -143,15 +143,21 @@ def test_a_fetch_takes_no_more_than_its_windows_hold() -> None:
     manager.set(Entity(None, "c"), {"consumer_byte_rate": "100"})
     assert manager.before_fetch("User:u", "c") == FetchAllowance(1000, 0)
     assert manager.charge(fetch(), fetched(900), "User:u") == 0
-    assert manager.before_fetch("User:u", "c") == FetchAllowance(1000, 0)
-    # The one that takes it above the rate has its records, those that come next get none.
-    assert manager.charge(fetch(), fetched(1000), "User:u") == 9_000
+    assert manager.before_fetch("User:u", "c") == FetchAllowance(100, 0)
+    # A batch that takes it far above the rate goes out; what comes next gets nothing until all of
+    # it is paid off, which is later than the windows end.
+    assert manager.charge(fetch(), fetched(1000), "User:u") == 19_000
     for _ in range(100):
-        assert manager.before_fetch("User:u", "c") == FetchAllowance(0, 9_000)
-        empty = m.FetchResponse(throttle_time_ms=9_000)
-        assert manager.charge(fetch(), empty, "User:u") == 9_000
-    clock.ms += 11_000
+        assert manager.before_fetch("User:u", "c") == FetchAllowance(0, 19_000)
+        empty = m.FetchResponse(throttle_time_ms=19_000)
+        assert manager.charge(fetch(), empty, "User:u") == 19_000
+    clock.ms += 18_000
+    assert manager.before_fetch("User:u", "c") == FetchAllowance(0, 1_000)
+    clock.ms += 1_000
     assert manager.before_fetch("User:u", "c") == FetchAllowance(1000, 0)
+    assert manager.charge(fetch(), fetched(5000), "User:u") == 50_000
+    manager.set(Entity(None, "c"), {"consumer_byte_rate": "500"})
+    assert manager.before_fetch("User:u", "c") == FetchAllowance(1, 0), "by the new limit"
     assert manager.before_fetch("User:u", None).max_bytes > 1 << 30, "no id, no quota of ids"
 
 
