@@ -32,6 +32,9 @@ DEFAULT_TIMEOUT_MS = 30_000
 # How long to look for the first broker; a cluster that just starts deserves a few attempts.
 BOOTSTRAP_TIMEOUT_MS = 3_000
 RETRY_PAUSE_MS = 100
+# How long one broker may say nothing before another is asked, within the time of a call: one whose
+# host is gone refuses no connection, and its successor is in office long before a call is over.
+REQUEST_TIMEOUT_MS = 10_000
 # Metadata v4 brought allow_auto_topic_creation: looking at a topic must not create it.
 _METADATA_MIN_VERSION = 4
 
@@ -186,6 +189,7 @@ class Cluster:
         *,
         client_id: str = DEFAULT_CLIENT_ID,
         bootstrap_timeout_ms: float = BOOTSTRAP_TIMEOUT_MS,
+        request_timeout_ms: float = REQUEST_TIMEOUT_MS,
         credentials: PlainCredentials | None = None,
     ) -> None:
         addresses = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
@@ -194,6 +198,7 @@ class Cluster:
         self._client_id = client_id
         self._credentials = credentials
         self._bootstrap_timeout_ms = bootstrap_timeout_ms
+        self.request_timeout_ms = request_timeout_ms
         self._channels: dict[Address, Channel] = {}
         self._opening: defaultdict[Address, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._nodes: dict[int, Node] = {}
@@ -248,7 +253,10 @@ class Cluster:
         async def attempt(left_ms: float) -> Any:
             channel = await self._any_channel(min(left_ms, self._bootstrap_timeout_ms))
             return await channel.send(
-                message, timeout_ms=left_ms, min_version=min_version, max_version=max_version
+                message,
+                timeout_ms=min(left_ms, self.request_timeout_ms),
+                min_version=min_version,
+                max_version=max_version,
             )
 
         # Where no broker was ever reached there is nothing to wait for as long as a request may.

@@ -209,10 +209,11 @@ class RecordReader:
         )
         low, high = _FETCH_VERSIONS
         loop = asyncio.get_running_loop()
+        request_ms = min(self._timeout_ms, self._cluster.request_timeout_ms)
         try:
-            channel = await self._cluster.channel_to(leader, timeout_ms=self._timeout_ms)
+            channel = await self._cluster.channel_to(leader, timeout_ms=request_ms)
             answer = await channel.send(
-                request, timeout_ms=self._timeout_ms, min_version=low, max_version=high
+                request, timeout_ms=request_ms, min_version=low, max_version=high
             )
         except OSError as error:
             # The leader is gone: another one is looked for, as long as a call may take.

@@ -173,21 +173,23 @@ class TopicProducer:
                 TopicPartition(self._topic, partition), refresh=refresh, timeout_ms=left_ms
             )
             by_leader.setdefault(leader, []).append(partition)
+        # A leader that says nothing must leave time for its successor.
+        request_ms = min(left_ms, self._cluster.request_timeout_ms)
         results = await asyncio.gather(
             *(
-                self._send_to(leader, {p: pending[p] for p in partitions}, left_ms)
+                self._send_to(leader, {p: pending[p] for p in partitions}, request_ms)
                 for leader, partitions in by_leader.items()
             )
         )
         return {partition: error for result in results for partition, error in result.items()}
 
     async def _send_to(
-        self, leader: int, batches: dict[int, bytes], left_ms: float
+        self, leader: int, batches: dict[int, bytes], timeout_ms: float
     ) -> dict[int, KafkaError]:
         request_class = m.ProduceRequest
         request = request_class(
             acks=self._acks,
-            timeout_ms=int(left_ms),
+            timeout_ms=int(timeout_ms),
             topic_data=[
                 request_class.TopicProduceData(
                     name=self._topic,
@@ -200,12 +202,12 @@ class TopicProducer:
         )
         low, high = _PRODUCE_VERSIONS
         try:
-            channel = await self._cluster.channel_to(leader, timeout_ms=left_ms)
+            channel = await self._cluster.channel_to(leader, timeout_ms=timeout_ms)
             if self._acks == 0:
                 channel.send_without_answer(request, min_version=low, max_version=high)
                 return {}
             answer = await channel.send(
-                request, timeout_ms=left_ms, min_version=low, max_version=high
+                request, timeout_ms=timeout_ms, min_version=low, max_version=high
             )
         except OSError as error:
             text = f"broker {leader} cannot be reached: {error}"

@@ -179,10 +179,11 @@ class KafkaClient:
             ],
         )
         self.requests += 1
+        request_ms = min(timeout_ms, self.cluster.request_timeout_ms)
         try:
-            channel = await self.cluster.channel_to(leader, timeout_ms=timeout_ms)
+            channel = await self.cluster.channel_to(leader, timeout_ms=request_ms)
             answer = await channel.send(
-                request, timeout_ms=timeout_ms, min_version=_LISTING_MIN_VERSION
+                request, timeout_ms=request_ms, min_version=_LISTING_MIN_VERSION
             )
         except OSError as error:
             gone = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {leader}: {error}")

@@ -119,9 +119,11 @@ class BatchProducer:
         while pending:
             left_ms = max((deadline - loop.time()) * 1000, 1)
             by_leader = await self._client.by_leader(pending, refresh=refresh, timeout_ms=left_ms)
+            # A leader that says nothing must leave time for its successor.
+            request_ms = min(left_ms, self._client.cluster.request_timeout_ms)
             answers = await asyncio.gather(
                 *(
-                    self._send_to(leader, {p: pending[p] for p in group}, left_ms)
+                    self._send_to(leader, {p: pending[p] for p in group}, request_ms)
                     for leader, group in by_leader.items()
                 )
             )

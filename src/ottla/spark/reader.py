@@ -110,10 +110,11 @@ class RangeReader:
             leader = await cluster.leader_of(
                 self._task.topic_partition, refresh=refresh, timeout_ms=timeout_ms
             )
-            channel = await cluster.channel_to(leader, timeout_ms=timeout_ms)
+            request_ms = min(timeout_ms, cluster.request_timeout_ms)
+            channel = await cluster.channel_to(leader, timeout_ms=request_ms)
             answer = await channel.send(
                 request,
-                timeout_ms=timeout_ms,
+                timeout_ms=request_ms,
                 min_version=_MIN_VERSION,
                 max_version=None if by_id else _MAX_VERSION_BY_NAME,
             )

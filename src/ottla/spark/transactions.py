@@ -226,14 +226,19 @@ class Transaction:
         """To the coordinator of a group or a transaction, until it answers without an error."""
 
         async def attempt(left_ms: float) -> Any:
+            # A coordinator that says nothing must leave time for its successor.
+            request_ms = min(left_ms, self._cluster.request_timeout_ms)
             try:
                 if key not in self._coordinators:
                     self._coordinators[key] = await self._find(key, left_ms)
                 channel = await self._cluster.channel_to(
-                    self._coordinators[key], timeout_ms=left_ms
+                    self._coordinators[key], timeout_ms=request_ms
                 )
                 answer = await channel.send(
-                    request, timeout_ms=left_ms, min_version=min_version, max_version=max_version
+                    request,
+                    timeout_ms=request_ms,
+                    min_version=min_version,
+                    max_version=max_version,
                 )
             except OSError as error:
                 self._coordinators.pop(key, None)

@@ -62,6 +62,8 @@ class FakeKafka:
                 )
                 self.seen.append((request, header.api_version))
                 answer = self._answer(request)
+                if answer is None:
+                    continue  # as a broker whose host is gone
                 for chunk in framing.encode_response(
                     answer, header.api_version, header.correlation_id
                 ):

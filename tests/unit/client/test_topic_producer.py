@@ -121,6 +121,27 @@ async def test_what_passes_is_sent_again_the_same(cluster: Cluster, store: Store
     assert producer.acknowledged == 2
 
 
+async def test_a_leader_that_says_nothing_leaves_time_for_its_successor(
+    kafka: FakeKafka, store: Store
+) -> None:
+    silent = await FakeKafka(2, kafka.ranges).start()
+    kafka.peers = [kafka, silent]
+    kafka.topics = [topic("t", 2)]
+
+    def take_and_fail_over(_: Any) -> None:
+        kafka.topics = [topic("t", 1)]
+
+    silent.on(m.ProduceRequest, take_and_fail_over)
+    try:
+        async with Cluster(system_runtime(), kafka.address, request_timeout_ms=50) as cluster:
+            producer = await started(cluster)
+            await producer.send(record(b"a"), partition=0)
+            await producer.flush()
+    finally:
+        await silent.stop()
+    assert store.batches == [(0, 0, [b"a"])]
+
+
 async def test_what_does_not_pass_is_raised(cluster: Cluster, store: Store) -> None:
     producer = await started(cluster)
     store.codes = [ErrorCode.MESSAGE_TOO_LARGE]
