@@ -10,6 +10,7 @@ from ottla.coordinator.answers import Committer
 from ottla.coordinator.records_format import CommittedOffset
 from ottla.coordinator.shards import ProducerStamp
 from ottla.errors import ErrorCode
+from ottla.storage.batch_filter import emptied
 from ottla.types import TopicPartition
 from ottla.wire import records
 
@@ -64,6 +65,16 @@ async def test_pending_offsets_survive_a_fail_over() -> None:
     await rig.fail_over()
     assert seen(rig, require_stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, None)
     rig.replicas.log(OFFSETS).append(memoryview(MARKER))
+    await rig.fail_over()
+    assert seen(rig, require_stable=True) == (ErrorCode.NONE, 5)
+
+
+async def test_a_marker_that_compaction_emptied_is_passed_over() -> None:
+    rig = await Rig().start()
+    await staged(rig, 5)
+    source = rig.replicas.log(OFFSETS)
+    source.append(memoryview(MARKER))
+    source.append(memoryview(bytearray(emptied(MARKER, records.read_header(MARKER)))))
     await rig.fail_over()
     assert seen(rig, require_stable=True) == (ErrorCode.NONE, 5)
 
