@@ -22,7 +22,7 @@ from ottla.broker.replica_fetch_requests import (
     list_offsets_request,
 )
 from ottla.broker.replica_fetch_session import FollowerSession, Plan
-from ottla.broker.replica_truncation import truncation_offset
+from ottla.broker.replica_truncation import start_at_batch, truncation_offset
 from ottla.broker.replica_types import FetchPartition
 from ottla.broker.security_setup import peer_credentials
 from ottla.client.connection import Connection
@@ -30,7 +30,6 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log import Log
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
-from ottla.wire import records
 from ottla.wire.primitives import WireError
 
 if TYPE_CHECKING:
@@ -318,7 +317,9 @@ class LeaderFetcher:
                 self._manager.log_manager.remove_files_later(log, log.truncate_to(offset))
                 return
             if data.records is not None and len(data.records):
-                self._append(log, data.records)
+                removed = start_at_batch(log, data.records)
+                self._manager.log_manager.remove_files_later(log, removed)
+                log.append_as_follower(data.records)
                 self._manager.throttles.fetched(log, len(data.records))
                 self.taken_bytes += len(data.records)
             follow.lag = max(0, data.high_watermark - log.end_offset)
@@ -333,16 +334,6 @@ class LeaderFetcher:
             self._pause(follow)
         except OSError as error:
             self._manager.log_manager.dir_failed(log.data_dir, error)
-
-    def _append(self, log: Log, data: memoryview) -> None:
-        """An empty log may have been started inside a batch, at a log start that DeleteRecords
-        set: it starts over at the batch (Partition.appendRecordsToFollowerOrFutureReplica)."""
-        if log.end_offset == log.start_offset and len(data) >= records.HEADER_BYTES:
-            first = records.read_header(data)
-            if first.base_offset < log.end_offset <= first.last_offset:
-                removed = log.truncate_fully_and_start_at(first.base_offset)
-                self._manager.log_manager.remove_files_later(log, removed)
-        log.append_as_follower(data)
 
     def _take_error(self, tp: TopicPartition, follow: _Follow, code: int) -> None:
         if code == ErrorCode.FENCED_LEADER_EPOCH:

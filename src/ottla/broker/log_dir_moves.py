@@ -12,6 +12,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.broker.replica_truncation import start_at_batch
 from ottla.broker.replication_quota import ALTER_LOG_DIRS_RATE, dynamic_rate
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log import Log
@@ -121,9 +122,21 @@ class LogDirMoves:
                     _logger.info("%s: moved to %s", tp, copy.data_dir)
                     return
                 continue
-            size = _copy_chunk(log, copy)
+            size = self._copy_chunk(log, copy)
             rate = dynamic_rate(logs.config, ALTER_LOG_DIRS_RATE)
             await asyncio.sleep(max(_MIN_PAUSE_S, size / max(rate, 1)))
+
+    def _copy_chunk(self, log: Log, copy: Log) -> int:
+        data = log.read(copy.end_offset, _CHUNK_BYTES, log.end_offset, min_one_batch=True)
+        if data:
+            logs = self._manager.log_manager
+            logs.remove_files_later(copy, start_at_batch(copy, data))
+            copy.append_as_follower(data)
+        else:
+            # Compaction may leave a gap before the end.
+            copy.roll(log.end_offset)
+            copy.end_offset = log.end_offset
+        return len(data)
 
     def _is_complete(self, tp: TopicPartition, log: Log, copy: Log, generation: int) -> bool:
         logs = self._manager.log_manager
@@ -133,17 +146,6 @@ class LogDirMoves:
             return False
         _settle_bounds(log, copy)
         return True
-
-
-def _copy_chunk(log: Log, copy: Log) -> int:
-    data = log.read(copy.end_offset, _CHUNK_BYTES, log.end_offset, min_one_batch=True)
-    if data:
-        copy.append_as_follower(data)
-    else:
-        # Compaction may leave a gap before the end.
-        copy.roll(log.end_offset)
-        copy.end_offset = log.end_offset
-    return len(data)
 
 
 def _settle_bounds(log: Log, copy: Log) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ottla.storage.log import Log
+from ottla.wire import records
 
 
 def truncation_offset(log: Log, leader_epoch: int, leader_end: int) -> int:
@@ -24,3 +27,14 @@ def truncation_offset(log: Log, leader_epoch: int, leader_end: int) -> int:
         # next fetch names that epoch, so the answer narrows down further if need be.
         return min(own_end, log.end_offset)
     return min(own_end, leader_end, log.end_offset)
+
+
+def start_at_batch(log: Log, data: memoryview) -> list[Path]:
+    """An empty log may have been started inside the first batch it gets, at a log start that
+    DeleteRecords set: it starts over at the batch. Files to remove later
+    (Partition.appendRecordsToFollowerOrFutureReplica)."""
+    if log.end_offset == log.start_offset and len(data) >= records.HEADER_BYTES:
+        first = records.read_header(data)
+        if first.base_offset < log.end_offset <= first.last_offset:
+            return log.truncate_fully_and_start_at(first.base_offset)
+    return []

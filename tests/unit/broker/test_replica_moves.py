@@ -92,6 +92,20 @@ async def test_a_follower_moves_and_fetches_on(two_folders: None, brokers: MakeB
     assert result.error is ErrorCode.NONE and follower.log.end_offset == 10
 
 
+async def test_a_log_moves_whose_start_lies_inside_a_batch(
+    two_folders: None, brokers: MakeBrokers
+) -> None:
+    [broker] = await brokers(1)
+    broker.order(0, 1, replicas=[0])
+    for _ in range(3):
+        await broker.produce(5)
+    broker.log.advance_start_offset(7)  # DeleteRecords
+    target = other_folder(broker)
+    assert await move(broker, target) is ErrorCode.NONE
+    await until(lambda: broker.log.data_dir == target)
+    assert broker.log.start_offset == 7 and offsets(broker.log)[-8:] == list(range(7, 15))
+
+
 async def test_naming_the_old_folder_ends_a_move(
     two_folders: None, brokers: MakeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
