@@ -11,6 +11,7 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cli_java_tools import CLASSES, JavaTools
@@ -25,6 +26,8 @@ from ottla.testing.java import ApacheKafka, ApacheZooKeeper
 pytestmark = pytest.mark.peers
 
 JAVA, OURS = "javas", "ottla"
+# One group only: there is no plan for any other.
+CSV = Path(__file__).parent / "cli_java" / "plan_of_one.csv"
 CLASSES["groups"] = "kafka.admin.ConsumerGroupCommand"
 _LOGGED = re.compile(r"^WARN \S+: ", re.MULTILINE)
 
@@ -65,6 +68,7 @@ LOOK = [
     "--delete-offsets --group one",
     "--delete-offsets --group none --topic t1",
     "--delete-offsets --group live --topic t1",
+    "--delete-offsets --group none --topic nope",
     "--reset-offsets --group one --topic t1 --to-earliest",
     "--reset-offsets --group one --topic t1 --to-earliest --dry-run --execute",
     "--reset-offsets --group one --topic t1:x --to-latest --dry-run",
@@ -81,6 +85,10 @@ LOOK = [
     "--reset-offsets --group one --topic t1 --by-duration P1DT1H --dry-run",
     "--reset-offsets --group one --topic t1 --by-duration PT0S --dry-run",
     "--reset-offsets --group one --topic t1 --by-duration 5 --dry-run",
+    "--reset-offsets --group one --topic t1 --to-datetime 2020-13-01T00:00:00.000 --dry-run",
+    f"--reset-offsets --group one --from-file {CSV} --dry-run",
+    f"--reset-offsets --group one --group two --from-file {CSV} --dry-run --export",
+    f"--reset-offsets --group two --from-file {CSV} --dry-run",
     "--reset-offsets --group two --all-topics --to-earliest --dry-run",
     "--reset-offsets --group one --to-earliest --dry-run",
     "--reset-offsets --topic t1 --to-earliest --dry-run",

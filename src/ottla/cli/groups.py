@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+LONG = click.IntRange(-(1 << 63), (1 << 63) - 1)
+# These say what to describe.
+VIEWS = ("members", "offsets", "verbose")
 _DRY_RUN_WARNING = (
     "WARN: No action will be performed as the --execute option is missing."
     "In a future major release, the default behavior of this command will be to prompt the user "
@@ -100,13 +103,13 @@ class Arguments:
 @flag("dry-run", "With --reset-offsets: only show.")
 @flag("execute", "With --reset-offsets: do it.")
 @flag("export", "With --reset-offsets: print CSV for --from-file.")
-@click.option("--to-offset", type=int, metavar="OFFSET", help="Reset to this offset.")
+@click.option("--to-offset", type=LONG, metavar="OFFSET", help="Reset to this offset.")
 @click.option("--to-datetime", metavar="ISO8601", help="Reset to a time, 2026-01-31T09:30:00.000.")
 @click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to that long ago.")
 @flag("to-earliest", "Reset to the first record there is.")
 @flag("to-latest", "Reset to the end.")
 @flag("to-current", "Reset to what is committed; to the end where nothing is.")
-@click.option("--shift-by", type=int, metavar="N", help="Reset N records on, or back.")
+@click.option("--shift-by", type=LONG, metavar="N", help="Reset N records on, or back.")
 @click.option(
     "--from-file", type=click.Path(path_type=Path), metavar="FILE", help="Reset as CSV says."
 )
@@ -134,6 +137,11 @@ def _failure(reason: str) -> str:
 
 def check(given: Arguments) -> Reset | None:
     """ConsumerGroupCommandOptions.checkArgs, in its order."""
+    views = [name for name in VIEWS if given.has(name)]
+    _refuse_if(
+        bool(views) and not given.describe,
+        f"Option(s) [{', '.join(views)}] are unavailable given other options on the command line",
+    )
     selected = given.has("group") or given.all_groups
     scope = "takes one of these options: [group], [all-groups]"
     if given.describe:
@@ -153,6 +161,10 @@ def check(given: Arguments) -> Reset | None:
         _refuse_if(
             not (given.has("group") and given.has("topic")),
             "Option [delete-offsets] takes the following options: [group], [topic]",
+        )
+        _refuse_if(
+            len(given.group) > 1,
+            "Found multiple arguments for option group, but you asked for only one",
         )
     reset = _check_reset(given, selected) if given.reset_offsets else None
     for option, others in (("group", ("all-groups", "list")), ("topic", ("list", "describe"))):
@@ -242,7 +254,7 @@ async def _execute(given: Arguments, reset: Reset | None) -> None:
         elif given.delete:
             await groups.delete(group_ids)
         elif given.delete_offsets:
-            await groups.delete_offsets(group_ids[-1], given.topic)
+            await groups.delete_offsets(group_ids[0], given.topic)
         elif reset is not None:
             topics = None if given.all_topics else given.topic
             plans = await groups.plan_reset(group_ids, topics, reset)

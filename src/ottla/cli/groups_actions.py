@@ -145,7 +145,8 @@ class Groups:
                 named += [TopicPartition(name, p.partition) for p in found.partitions]
         failure = None
         try:
-            deleted = await self._groups.delete_offsets(group_id, named) if named else {}
+            # Also where no topic is left: the group may not exist.
+            deleted = await self._groups.delete_offsets(group_id, named)
             results |= deleted
             if any(deleted.values()):
                 failure = "Encounter some partition level error, see the follow-up details"
@@ -180,7 +181,10 @@ class Groups:
                 continue
             committed = await self._groups.committed_offsets(group_id)
             if reset.file is not None:
-                plans[group_id] = await self._in_range(file_plans[group_id])
+                if group_id in file_plans:
+                    plans[group_id] = await self._in_range(file_plans[group_id])
+                else:
+                    self._failures.append(f"No reset plan for group {group_id} found")
                 continue
             partitions = list(committed) if topics is None else await self._partitions(topics)
             plans[group_id] = await self._plan(partitions, committed, reset)

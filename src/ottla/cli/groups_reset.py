@@ -73,7 +73,9 @@ def parse_datetime(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ResetFailed(f'Unparseable date: "{text}"') from None
+        # Kafka's tool tries it with a zone.
+        zone = "" if re.search(r"(?:Z|[+-][\d:]+)$", text.partition("T")[2]) else "Z"
+        raise ResetFailed(f'Unparseable date: "{text}{zone}"') from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
@@ -103,25 +105,30 @@ def parse_duration(text: str) -> int:
 def read_plan(
     path: Path, group_ids: Sequence[str], *, names_groups: bool
 ) -> dict[str, dict[TopicPartition, int]]:
-    """Lines `topic,partition,offset`, with the group in front where lines name groups."""
-    columns = 4 if names_groups else 3
-    plans: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in group_ids}
+    """Lines `topic,partition,offset`, with the group in front where lines name groups: they may
+    also where just one is reset, as the first line shows. Lines of other groups are passed over,
+    groups without a line are left out."""
+    columns = 4 if names_groups else 0
+    plans: dict[str, dict[TopicPartition, int]] = {}
     for number, line in enumerate(read_text_file(path).splitlines(), start=1):
         if not line.strip():
             continue
         try:
             # Names may stand in quotes: Kafka's tool writes long ones so.
             [cells] = csv.reader([line], skipinitialspace=True, strict=True)
+            columns = columns or (4 if len(cells) == 4 else 3)
             *group, topic, index, offset = [cell.strip() for cell in cells]
             if len(cells) != columns:
                 raise ValueError
-            plan = plans.setdefault(group[0] if group else group_ids[0], {})
-            plan[TopicPartition(topic, int(index))] = int(offset)
+            partition, wanted = TopicPartition(topic, int(index)), int(offset)
         except (ValueError, csv.Error):
             raise ResetFailed(
-                f"{path}, line {number}: expected {columns} values separated by commas"
+                f"{path}, line {number}: expected {columns or 3} values separated by commas"
             ) from None
-    return {group_id: plans[group_id] for group_id in group_ids}
+        if wanted < 0:
+            raise ResetFailed(f"{path}, line {number}: Invalid negative offset")
+        plans.setdefault(group[0] if group else group_ids[0], {})[partition] = wanted
+    return {group_id: plans[group_id] for group_id in group_ids if group_id in plans}
 
 
 def shifted(

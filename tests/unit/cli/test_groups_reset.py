@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import main as cli_main
+from ottla.cli import main as cli_main
 from ottla.cli.groups_output import export_lines
 from ottla.cli.groups_reset import (
     Range,
@@ -100,11 +101,18 @@ def test_plans_from_files(tmp_path: Path) -> None:
     path.write_text("t,0,5\n\n t, 1, 6\n")
     assert read_plan(path, ["g"], names_groups=False) == {"g": {T0: 5, T1: 6}}
     path.write_text("g,t,0,5\nother,t,0,7\n")
-    assert read_plan(path, ["g", "h"], names_groups=True) == {"g": {T0: 5}, "h": {}}
-    for text in ("t,0\n", "t,x,5\n", "g,t,0,5\n", '"t,0,5\n', '"t"x,0,5\n'):
+    assert read_plan(path, ["g", "h"], names_groups=True) == {"g": {T0: 5}}
+    assert read_plan(path, ["g"], names_groups=False) == {"g": {T0: 5}}, "as the first line shows"
+    for text in ("t,0\n", "t,x,5\n", '"t,0,5\n', '"t"x,0,5\n'):
         path.write_text(text)
         with pytest.raises(ResetFailed, match=r"plan, line 1: expected 3 values"):
             read_plan(path, ["g"], names_groups=False)
+    path.write_text("g,t,0,5\nt,0,5\n")
+    with pytest.raises(ResetFailed, match=r"plan, line 2: expected 4 values"):
+        read_plan(path, ["g"], names_groups=False)
+    path.write_text("t,0,-5\n")
+    with pytest.raises(ResetFailed, match=r"plan, line 1: Invalid negative offset"):
+        read_plan(path, ["g"], names_groups=False)
 
 
 def test_plans_are_written_with_the_quotes_of_kafkas_tool(tmp_path: Path) -> None:
@@ -145,3 +153,16 @@ def test_refused_before_anybody_is_asked(
     out, err = capsys.readouterr()
     assert (code, out) == (1, "")
     assert reason in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("--list --members --verbose", "Option(s) [members, verbose] are unavailable"),
+        ("--delete-offsets --group a --group b --topic t", "multiple arguments for option group"),
+        ("--reset-offsets --group a --topic t --to-offset 9223372036854775808", "--to-offset"),
+    ],
+)
+def test_what_is_refused(words: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli_main.run(["groups", *words.split()]) == 1
+    assert text in capsys.readouterr().err
