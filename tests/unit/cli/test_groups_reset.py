@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import main as cli_main
-from ottla.cli import main as cli_main
 from ottla.cli.groups_output import export_lines
 from ottla.cli.groups_reset import (
     Range,
