@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,8 @@ class Interrupted(Exception):
 
 
 class Cleaner:
-    """`logs` are those that may be compacted now, `current` gives one of them by its name."""
+    """`logs` are those that may be compacted now, `current` gives one of them by its name. Not one
+    that is being copied to another folder: the copy takes over how far it is compacted."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Cleaner:
         current: Callable[[TopicPartition], Log | None],
         on_failure: Callable[[Path, OSError], None],
         set_aside: Callable[[Log, list[Path]], None],
+        flush: Callable[[Log], Awaitable[None]],
     ) -> None:
         self._runtime = runtime
         self._config = config
@@ -52,6 +54,7 @@ class Cleaner:
         self._current = current
         self._on_failure = on_failure
         self._set_aside = set_aside
+        self._flush = flush
         # What is being compacted now; retention leaves it alone meanwhile.
         self.busy_with: TopicPartition | None = None
         # Damaged logs, each with its generation: one that was cut or made anew is another one.
@@ -124,6 +127,10 @@ class Cleaner:
 
         log, config = dirty.log, self._config()
         generation = log.generation
+        if log.epochs.dirty:
+            # Where an epoch began can be told by its batches only as long as they are there.
+            await self._flush(log)
+            self._check_unchanged(log, generation, log.segments)
         horizon_ms = self._delete_horizon_ms(log, dirty.first_dirty)
         aborted = [entry for segment in log.segments for entry in segment.aborted()]
         buffer_bytes = config.integer("log.cleaner.io.buffer.size")

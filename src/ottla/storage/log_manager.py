@@ -68,11 +68,11 @@ class LogManager:
         self.cleaner = Cleaner(
             runtime,
             lambda: self._config,
-            # While a log is copied its records stay: the copy takes over how far it is compacted.
             lambda: (log for tp, log in self._logs.items() if tp not in self._futures),
             lambda tp: None if tp in self._futures else self._logs.get(tp),
             self.dir_failed,
             self.remove_files_later,
+            self.flush,
         )
         self._housekeeping = Housekeeping(runtime, self)
 

@@ -47,7 +47,11 @@ class Rig:
             lambda _: self.log,
             lambda _, error: self.failures.append(error),
             lambda _, paths: self.set_aside.extend(paths),
+            self.flush,
         )
+
+    async def flush(self, log: Log) -> None:
+        log.write_epochs()
 
     def append(self, pairs: Iterable[Pair], *, compression: int = 0, **options: object) -> None:
         items = [records.Record(key, value, self.clock.ms) for key, value in pairs]

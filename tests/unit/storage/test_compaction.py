@@ -71,7 +71,6 @@ async def test_leader_epochs_begin_where_they_did_after_a_kill(tmp_path: Path) -
     rig.seal()
     epochs = rig.log.epochs.entries()
     assert epochs == [(2, 0), (3, 2), (5, 3), (6, 6)]
-    rig.log.write_epochs()
     await rig.cleaner.clean_next()
     kept = [(header.base_offset, header.partition_leader_epoch) for header, _ in rig.batches()]
     assert kept == [(3, 5), (5, 5), (6, 6), (7, 6), (8, 6)]
