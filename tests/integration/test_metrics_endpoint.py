@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
+from ottla.cli import main as cli_main
 from ottla.testing.cluster import Cluster, free_ports
 
 WAIT_S = 15.0
@@ -125,6 +126,33 @@ def test_requests_and_their_times(running: Measured, topic: str) -> None:
     assert any("requests_total" in each for each in scrapes[0].names())
     connections = "kafka_server_socketservermetrics_connectioncount"
     assert all(scrape(connections) > 0 for scrape in scrapes)
+
+
+def test_what_clients_use_of_their_quotas(running: Measured, topic: str) -> None:
+    quota = "--alter --client watched/1 --add-config producer_byte_rate=1000"
+    bootstrap = ["--bootstrap-server", running.bootstrap_servers]
+    assert cli_main.run(["configs", *bootstrap, *quota.split()]) == 0
+    producer = Producer(
+        {"bootstrap.servers": running.bootstrap_servers, "client.id": "watched/1", "linger.ms": 0}
+    )
+
+    def waited() -> bool:
+        # The brokers hear of the quota in their own time.
+        producer.produce(topic, b"x" * 20_000)
+        producer.flush(0.2)
+        name = "kafka_server_produce_throttle_time_ms_total"
+        return running.total(name, user="", client_id="watched/1") > 0
+
+    until(waited, True)
+    rate = running.total("kafka_server_produce_byte_rate", user="", client_id="watched/1")
+    assert rate > 1000
+    producer.purge()
+    assert (
+        cli_main.run(
+            ["configs", *bootstrap, *quota.replace("--add", "--delete").partition("=")[0].split()]
+        )
+        == 0
+    )
 
 
 def test_the_cluster_in_numbers(running: Measured, topic: str) -> None:

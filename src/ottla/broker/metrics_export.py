@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -21,6 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from ottla.broker.metrics import BUCKETS_MS, IsrCounter, RequestMetrics, error_name
+from ottla.broker.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 
 if TYPE_CHECKING:
     from ottla.broker.context import BrokerServices
@@ -43,6 +45,11 @@ _TOPIC_COUNTERS = (
     ("failedproducerequests", "failed_produces", "Partitions of produce requests that failed"),
     ("failedfetchrequests", "failed_fetches", "Partitions of fetch requests that failed"),
 )
+_QUOTAS = {
+    PRODUCER_BYTE_RATE: ("produce", "byte_rate", "Bytes per second"),
+    CONSUMER_BYTE_RATE: ("fetch", "byte_rate", "Bytes per second"),
+    REQUEST_PERCENTAGE: ("request", "request_time", "Per cent of the broker's time"),
+}
 _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 
 
@@ -71,6 +78,7 @@ class BrokerCollector(Collector):
         yield from self._apis()
         yield from self._purgatories(partitions)
         yield from self._groups()
+        yield from self._quotas()
         yield _gauge("kafka_server_socketservermetrics_connectioncount", "Connections",
                      self._connection_count())  # fmt: skip
 
@@ -103,6 +111,23 @@ class BrokerCollector(Collector):
             yield _gauge("kafka_server_replicafetchermanager_maxlag",
                          "Records that the partition furthest behind its leader lacks",
                          manager.fetchers.max_lag)  # fmt: skip
+
+    def _quotas(self) -> Iterator[Metric]:
+        """Only where there are quotas: without them nothing is measured."""
+        quotas = self._services.client_quotas
+        uses = [] if quotas is None else quotas.uses()
+        for kind, (name, rate, text) in _QUOTAS.items():
+            labels = ["user", "client_id"]
+            rates = GaugeMetricFamily(f"kafka_server_{name}_{rate}", text, labels=labels)
+            waits = CounterMetricFamily(
+                f"kafka_server_{name}_throttle_time_ms", "Waits above the quota", labels=labels
+            )
+            for use in uses:
+                if use.kind == kind:
+                    owner = [unquote(use.owner.user or ""), unquote(use.owner.client or "")]
+                    rates.add_metric(owner, use.rate)
+                    waits.add_metric(owner, use.waited_ms)
+            yield from (rates, waits)
 
     def _logs(self) -> Iterator[Metric]:
         labels = ["topic", "partition"]

@@ -48,16 +48,27 @@ class FetchAllowance(NamedTuple):
     wait_ms: int = 0
 
 
+class Use(NamedTuple):
+    """The rate of one kind at which an owner of a quota uses it, and all waits so far."""
+
+    kind: str
+    owner: Entity
+    rate: float
+    waited_ms: int
+
+
 class RateMeter:
     """Kafka's Rate over SampledStat: a sum over the last windows, by the time they cover."""
 
-    __slots__ = ("_samples", "_window", "held_until_ms")
+    __slots__ = ("_samples", "_window", "held_until_ms", "waited_ms")
 
     def __init__(self, window: Window) -> None:
         self._window = window
         # Nothing more before then, where so much was used at once that the samples are gone sooner
         # than it is paid off.
         self.held_until_ms = 0.0
+        # All waits that came of it.
+        self.waited_ms = 0
         # When each sample began, and its sum; the newest one last.
         self._samples: deque[list[float]] = deque(maxlen=window.samples)
 
@@ -158,8 +169,7 @@ class ClientQuotas(StoredQuotas):
             waits.append(self._fetched(user, client, _fetched_bytes(response), now_ms))
         if not _is_exempt(call, error):
             percent = call.busy_ms / 10  # milliseconds of a second to per cent of it
-            wait = self._use(REQUEST_PERCENTAGE, user, client, percent, now_ms)
-            waits.append(min(wait, round(self._window.sample_ms)))
+            waits.append(self._use(REQUEST_PERCENTAGE, user, client, percent, now_ms))
         wait_ms = max(waits)
         if wait_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
@@ -192,7 +202,19 @@ class ClientQuotas(StoredQuotas):
             del self._meters[next(iter(self._meters))]
         meter.record(amount, now_ms)
         rate, covered_ms = meter.measure(now_ms)
-        return throttle_ms(rate, limit, covered_ms)
+        wait_ms = throttle_ms(rate, limit, covered_ms)
+        if kind == REQUEST_PERCENTAGE:
+            wait_ms = min(wait_ms, round(self._window.sample_ms))
+        meter.waited_ms += wait_ms
+        return wait_ms
+
+    def uses(self) -> list[Use]:
+        """What clients use now, for whoever watches."""
+        now_ms = self._clock.monotonic_ms()
+        return [
+            Use(kind, owner, meter.measure(now_ms)[0], meter.waited_ms)
+            for (kind, owner), meter in self._meters.items()
+        ]
 
     def set(self, entity: Entity, configs: Mapping[str, str]) -> None:
         """Takes over one entity's configs; what is no positive number counts as no quota."""

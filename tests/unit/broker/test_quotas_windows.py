@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.dispatch import Call
 from ottla.broker.handlers import ROUTES_BY_KEY, load
 from ottla.broker.mutation_quota import Entity
-from ottla.broker.quotas import ClientQuotas, FetchAllowance, RateMeter, Window, throttle_ms
+from ottla.broker.quotas import ClientQuotas, FetchAllowance, RateMeter, Use, Window, throttle_ms
 from ottla.broker.quotas_store import (
     CLIENT_ID,
     IP,
@@ -303,3 +303,14 @@ def test_wrong_filters() -> None:
     for components in wrong:
         with pytest.raises(KafkaError):
             check_filter(components)
+
+
+def test_what_is_used_can_be_watched() -> None:
+    manager = quotas(Hand())
+    manager.set(Entity(None, "c"), {"producer_byte_rate": "100", "request_percentage": "1"})
+    manager.charge(produce(2000, busy_ms=300.0), m.ProduceResponse(), "User:u")
+    owner = Entity(None, "c")
+    assert manager.uses() == [
+        Use("producer_byte_rate", owner, 200.0, 10_000),
+        Use("request_percentage", owner, 3.0, 1_000),
+    ]
