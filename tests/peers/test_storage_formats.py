@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
+import compaction_twins
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -41,6 +42,9 @@ def ottla_broker(zookeeper: str, data: Path) -> Iterator[str]:
             "zookeeper.session.timeout.ms": "6000",
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.num.partitions": "1",
+            "transaction.state.log.min.isr": "1",
             "log.cleaner.backoff.ms": "50",
             "controlled.shutdown.enable": "false",
         }
@@ -65,6 +69,7 @@ def apache_broker(zookeeper: str, data: Path) -> Iterator[str]:
     overrides = {
         "log.dirs": str(data),
         "offsets.topic.num.partitions": "1",
+        "log.cleaner.backoff.ms": "100",
         # The next broker waits for the end of this session.
         "zookeeper.session.timeout.ms": "3000",
     }
@@ -83,6 +88,7 @@ def create(bootstrap: str) -> None:
     topics.append(NewTopic("compacted", 1, 1, config=compacted))
     for made in admin.create_topics(topics, operation_timeout=10).values():
         made.result(15)
+    compaction_twins.create(admin)
 
 
 def write(
@@ -189,6 +195,7 @@ def test_a_folder_goes_from_ottla_to_kafka_and_back(
         for codec in CODECS:
             write(bootstrap, codec, range(3000), codec)
         write(bootstrap, "compacted", range(4000), "lz4", flush_every=200)
+        compaction_twins.fill(bootstrap)
         commit(bootstrap, 77)
         await_compaction(folder)
         expected = read_all(bootstrap)
@@ -203,8 +210,13 @@ def test_a_folder_goes_from_ottla_to_kafka_and_back(
     gaps = re.findall(r"Non-consecutive offsets in (\S+)", text)
     assert all("/compacted-0/" in name or "__consumer_offsets" in name for name in gaps)
 
+    compaction_twins.prepare(folder)
+    before = compaction_twins.contents(folder)
+    compacted = compaction_twins.compacted_by_ottla(folder, folder.with_name("copy"))
+    assert len(compacted) < len(before)
     with apache_broker(zookeeper, folder) as bootstrap:
         assert read_all(bootstrap) == expected
+        assert compaction_twins.compacted_by_kafka(bootstrap, folder) == compacted
         assert committed(bootstrap) == 77
         for codec in CODECS:
             write(bootstrap, codec, range(3000, 3500), codec)
