@@ -326,6 +326,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _begin(self, frame: memoryview) -> None:
         services = self.server.services
         quotas = services.client_quotas
+        now_ms = services.runtime.clock.monotonic_ms if quotas and quotas.is_active else None
+        begun_ms = now_ms() if now_ms else 0.0
         try:
             call = dispatch.begin(
                 services, frame, self.server.listener, self.client_host, self.principal
@@ -337,9 +339,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             # Not the loop's time: that stands still while a request is served.
             call.begun_ms = services.runtime.clock.monotonic_ms()
         running = call.running
-        if quotas is not None and quotas.is_active:
+        if now_ms is not None:
             call.size_bytes = len(frame)
-            running = dispatch.timed(call, running, services.runtime.clock.monotonic_ms)
+            call.busy_ms = now_ms() - begun_ms
+            running = dispatch.timed(call, running, now_ms)
         if call.loaded.route.eager:
             try:
                 waiting = running.send(None)
@@ -385,7 +388,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._serve_queue()
 
     def _answer(self, call: dispatch.Call, response: Any) -> None:
+        services = self.server.services
+        is_counted = call.size_bytes > 0
         self._charge(call, response)
+        begun_ms = services.runtime.clock.monotonic_ms() if is_counted else 0.0
         try:
             chunks = dispatch.encode_answer(call, response)
         except CloseConnection as error:
@@ -395,7 +401,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._answer_failure(call, error)
         else:
             self._write(chunks)
-            services = self.server.services
+            if is_counted and services.client_quotas is not None:
+                busy_ms = services.runtime.clock.monotonic_ms() - begun_ms
+                services.client_quotas.add_time(call, self.principal, busy_ms)
             if services.request_metrics is not None:
                 elapsed_ms = services.runtime.clock.monotonic_ms() - call.begun_ms
                 services.request_metrics.answered(call, response, elapsed_ms)

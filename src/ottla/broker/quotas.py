@@ -28,6 +28,8 @@ KINDS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
 UNLIMITED = (1 << 63) - 1
 # The clients that were heard of longest ago are forgotten, and with them what they used.
 MAX_CLIENTS = 10_000
+# And those that were silent for this long (ClientQuotaManager.InactiveSensorExpirationTimeSeconds).
+SILENT_MS = 3_600_000.0
 _PRODUCE, _FETCH = 0, 1
 # What brokers ask of each other, and what comes before a client is known, takes no client's time.
 _OF_FETCHERS = frozenset({2, 23})  # ListOffsets and OffsetForLeaderEpoch
@@ -60,19 +62,21 @@ class Use(NamedTuple):
 class RateMeter:
     """Kafka's Rate over SampledStat: a sum over the last windows, by the time they cover."""
 
-    __slots__ = ("_samples", "_window", "held_until_ms", "waited_ms")
+    __slots__ = ("_samples", "_window", "held_until_ms", "last_ms", "waited_ms")
 
     def __init__(self, window: Window) -> None:
         self._window = window
         # Nothing more before then, where so much was used at once that the samples are gone sooner
         # than it is paid off.
         self.held_until_ms = 0.0
+        self.last_ms = 0.0
         # All waits that came of it.
         self.waited_ms = 0
         # When each sample began, and its sum; the newest one last.
         self._samples: deque[list[float]] = deque(maxlen=window.samples)
 
     def record(self, value: float, now_ms: float) -> None:
+        self.last_ms = now_ms
         if not self._samples or now_ms - self._samples[-1][0] >= self._window.sample_ms:
             self._samples.append([now_ms, 0.0])
         self._samples[-1][1] += value
@@ -132,6 +136,7 @@ class ClientQuotas(StoredQuotas):
             kind for kind in KINDS if self._limits[kind] or self._static[kind] < UNLIMITED
         )
         self.is_active = bool(self._active)
+        self._meters = {key: m for key, m in self._meters.items() if key[0] in self._active}
 
     def before_fetch(self, principal: str, client_id: str | None) -> FetchAllowance:
         """A fetch takes what is left in the windows at the limit; all of them where nothing was
@@ -175,6 +180,14 @@ class ClientQuotas(StoredQuotas):
             response.throttle_time_ms = wait_ms
         return wait_ms
 
+    def add_time(self, call: Call, principal: str, busy_ms: float) -> None:
+        """Time that was needed after the client was told how long to wait: its next request finds
+        it counted (Kafka's network threads)."""
+        if REQUEST_PERCENTAGE in self._active and call.header and not _is_exempt(call, None):
+            user, client = _names(principal, call.header.client_id)
+            now_ms = self._clock.monotonic_ms()
+            self._record(REQUEST_PERCENTAGE, user, client, busy_ms / 10, now_ms)
+
     def _fetched(self, user: str, client: str, size: int, now_ms: float) -> int:
         """One batch goes out however large it is, also where nearly nothing was left."""
         wait_ms = self._use(CONSUMER_BYTE_RATE, user, client, size, now_ms)
@@ -195,12 +208,7 @@ class ClientQuotas(StoredQuotas):
     def _use(self, kind: str, user: str, client: str, amount: float, now_ms: float) -> int:
         if kind not in self._active:
             return 0
-        limit, owner = self._limit(kind, user, client)
-        meter = self._meters.pop((kind, owner), None) or RateMeter(self._window)
-        self._meters[kind, owner] = meter
-        if len(self._meters) > MAX_CLIENTS:
-            del self._meters[next(iter(self._meters))]
-        meter.record(amount, now_ms)
+        limit, meter = self._record(kind, user, client, amount, now_ms)
         rate, covered_ms = meter.measure(now_ms)
         wait_ms = throttle_ms(rate, limit, covered_ms)
         if kind == REQUEST_PERCENTAGE:
@@ -208,9 +216,32 @@ class ClientQuotas(StoredQuotas):
         meter.waited_ms += wait_ms
         return wait_ms
 
+    def _record(
+        self, kind: str, user: str, client: str, amount: float, now_ms: float
+    ) -> tuple[float, RateMeter]:
+        limit, owner = self._limit(kind, user, client)
+        meter = self._meters.pop((kind, owner), None)
+        if meter is None:
+            meter = RateMeter(self._window)
+            self._forget_silent(now_ms)
+        self._meters[kind, owner] = meter
+        if len(self._meters) > MAX_CLIENTS:
+            del self._meters[next(iter(self._meters))]
+        meter.record(amount, now_ms)
+        return limit, meter
+
+    def _forget_silent(self, now_ms: float) -> None:
+        """Those heard of longest ago stand in front."""
+        while self._meters:
+            key, meter = next(iter(self._meters.items()))
+            if now_ms - meter.last_ms < SILENT_MS:
+                break
+            del self._meters[key]
+
     def uses(self) -> list[Use]:
         """What clients use now, for whoever watches."""
         now_ms = self._clock.monotonic_ms()
+        self._forget_silent(now_ms)
         return [
             Use(kind, owner, meter.measure(now_ms)[0], meter.waited_ms)
             for (kind, owner), meter in self._meters.items()

@@ -305,6 +305,31 @@ def test_wrong_filters() -> None:
             check_filter(components)
 
 
+def test_time_after_the_answer_counts_next() -> None:
+    manager = quotas(Hand())
+    manager.set(Entity("u", None), {"request_percentage": "1"})
+    call = produce(1, busy_ms=50.0)
+    assert manager.charge(call, m.ProduceResponse(), "User:u") == 0
+    manager.add_time(call, "User:u", 100.0)
+    manager.add_time(produce(1, acks=0), "User:u", 1e6)  # goes free
+    assert manager.charge(produce(1), m.ProduceResponse(), "User:u") == 1000
+    assert manager.uses()[0].rate == 1.5
+
+
+def test_silent_clients_are_forgotten() -> None:
+    clock = Hand()
+    manager = quotas(clock)
+    manager.set(Entity(None, "<default>"), {"producer_byte_rate": "100"})
+    manager.charge(produce(1, "early"), m.ProduceResponse(), "User:u")
+    clock.ms += 3_599_000
+    manager.charge(produce(1, "late"), m.ProduceResponse(), "User:u")
+    assert len(manager.uses()) == 2
+    clock.ms += 1_000
+    assert [use.owner.client for use in manager.uses()] == ["late"]
+    manager.set(Entity(None, "<default>"), {})
+    assert manager.uses() == []
+
+
 def test_what_is_used_can_be_watched() -> None:
     manager = quotas(Hand())
     manager.set(Entity(None, "c"), {"producer_byte_rate": "100", "request_percentage": "1"})
