@@ -248,7 +248,11 @@ class Log:
             position += len(view)
         active = self._segments[-1]
         if retention.should_roll(active, self.settings, position, last_offset, newest_ms, now_ms):
-            active = self.roll(batches[0].header.base_offset)
+            first_offset = batches[0].header.base_offset
+            # Joined on: between two segments recovery takes a gap, which the leader's compaction
+            # may have left, for a hole.
+            is_near = last_offset - self.end_offset <= segments.MAX_RELATIVE_OFFSET
+            active = self.roll(self.end_offset if is_near else first_offset)
         active.append((data,), places)
         for view, header in batches:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)

@@ -7,6 +7,7 @@ import pytest
 from log_helpers import START_MS, ManualClock, all_offsets, batch, new_log, offsets_in, settings
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.storage import segment as segments
 from ottla.storage.log import Log
 from ottla.storage.lookup import offset_at_or_after, offset_of_max_timestamp
 from ottla.storage.open_files import OpenFiles
@@ -260,6 +261,10 @@ def test_each_segment_begins_with_a_snapshot_also_after_a_gap(tmp_path: Path) ->
     for base_offset in (0, 10, 25):
         items = [records.Record(b"k", b"v" * 80, START_MS)]
         log.append_as_follower(memoryview(records.build_batch(items, base_offset=base_offset)))
-    assert [segment.base_offset for segment in log.segments] == [0, 10, 25]
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 11]
     snapshots = sorted(path.name for path in log.folder.glob("*.snapshot"))
-    assert snapshots == ["00000000000000000010.snapshot", "00000000000000000025.snapshot"]
+    assert snapshots == ["00000000000000000001.snapshot", "00000000000000000011.snapshot"]
+    # An offset index has no room for more than this.
+    far = log.end_offset + segments.MAX_RELATIVE_OFFSET + 1
+    log.append_as_follower(memoryview(records.build_batch(items, base_offset=far)))
+    assert log.active.base_offset == far

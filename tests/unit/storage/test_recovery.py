@@ -62,6 +62,18 @@ def test_garbage_in_the_middle_ends_the_log_there(tmp_path: Path) -> None:
     assert sum(name.endswith(".log") for name in names) == 2
 
 
+def test_gaps_in_what_a_compacted_leader_sent_are_no_holes(tmp_path: Path) -> None:
+    """Of a topic that is not compacted any more, on a replica that never compacted it itself."""
+    log = new_log(tmp_path, settings(segment_bytes=200))
+    for offset in range(5, 95, 10):
+        items = [records.Record(b"k", b"v" * 30, START_MS)]
+        built = records.build_batch(items, base_offset=offset, leader_epoch=0)
+        log.append_as_follower(memoryview(bytearray(built)))
+    log.set_high_watermark(log.end_offset)
+    assert len(log.segments) > 3
+    assert all_offsets(reopen(log)) == list(range(5, 95, 10))
+
+
 @pytest.mark.parametrize("left", ["nothing", "half", "no file"])
 def test_a_segment_that_lost_its_end_ends_the_log(tmp_path: Path, left: str) -> None:
     """A power cut may take what was written to one file and leave what was written to the next."""
