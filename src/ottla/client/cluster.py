@@ -270,19 +270,24 @@ class Cluster:
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         min_version: int = 0,
         max_version: int | None = None,
+        answer_ms: float | None = None,
         is_misdirected: Callable[[Any], bool] = lambda _: False,
         call: str = "",
     ) -> Any:
-        """To the controller; `is_misdirected` tells an answer that asks for another broker."""
+        """To the controller; `is_misdirected` tells an answer that asks for another broker.
+        After `answer_ms` without an answer the controller is looked for again."""
         await self._find_nodes(timeout_ms, call or _call_name(message))
 
         async def attempt(left_ms: float) -> Any:
             node = self._nodes.get(self._controller_id)
             if node is None:
                 raise ConnectionError("there is no controller")
-            channel = await self._channel(node.address, left_ms)
+            channel = await self._channel(node.address, min(left_ms, self._bootstrap_timeout_ms))
             answer = await channel.send(
-                message, timeout_ms=left_ms, min_version=min_version, max_version=max_version
+                message,
+                timeout_ms=min(left_ms, answer_ms or left_ms),
+                min_version=min_version,
+                max_version=max_version,
             )
             if is_misdirected(answer):
                 raise KafkaError(ErrorCode.NOT_CONTROLLER)
@@ -435,10 +440,7 @@ class Cluster:
             try:
                 return await attempt(max(timeout_ms - elapsed_ms, 1))
             except OSError as error:
-                failure: KafkaError = KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"Timed out waiting for a node assignment. Call: {call} ({_reason(error)})",
-                )
+                failure = unreachable(call, error)
             except KafkaError as error:
                 if error.code not in RETRIABLE:
                     raise
@@ -446,6 +448,14 @@ class Cluster:
             if (loop.time() - begun) * 1000 + RETRY_PAUSE_MS >= limit_ms:
                 raise failure
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+
+
+def unreachable(call: str, error: OSError) -> KafkaError:
+    """What Kafka's admin client says where nobody took a call in time."""
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"Timed out waiting for a node assignment. Call: {call} ({_reason(error)})",
+    )
 
 
 def _call_name(message: Message) -> str:

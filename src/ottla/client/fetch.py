@@ -10,7 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.client.cluster import DEFAULT_TIMEOUT_MS, RETRY_PAUSE_MS, response_error
+from ottla.client.cluster import (
+    DEFAULT_TIMEOUT_MS,
+    RETRY_PAUSE_MS,
+    response_error,
+    unreachable,
+)
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -102,7 +107,9 @@ async def try_list_offsets(
 
 
 def _has_moved(answer: int | KafkaError) -> bool:
-    return isinstance(answer, KafkaError) and answer.code in MOVED
+    return isinstance(answer, KafkaError) and (
+        answer.code in MOVED or answer.code is ErrorCode.REQUEST_TIMED_OUT
+    )
 
 
 async def _list_offsets_of(
@@ -125,7 +132,13 @@ async def _list_offsets_of(
             for topic, indexes in topics.items()
         ],
     )
-    answer = await cluster.send_to_broker(leader, request, timeout_ms=timeout_ms, min_version=1)
+    request_ms = min(timeout_ms, cluster.request_timeout_ms)
+    try:
+        channel = await cluster.channel_to(leader, timeout_ms=request_ms)
+        answer = await channel.send(request, timeout_ms=request_ms, min_version=1)
+    except OSError as error:
+        # Another broker may lead soon.
+        return dict.fromkeys(group, unreachable("listOffsets", error))
     return {
         TopicPartition(topic.name, p.partition_index): response_error(p.error_code)
         if p.error_code

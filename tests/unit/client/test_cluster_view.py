@@ -123,6 +123,22 @@ async def test_a_request_finds_the_controller_that_moved(
     assert answer.error_code == 0
 
 
+async def test_a_controller_that_says_nothing_leaves_time_for_its_successor(
+    pair: tuple[FakeKafka, FakeKafka],
+) -> None:
+    first, second = pair
+    first.controller_id = second.controller_id = 1
+
+    def take_and_fail_over(_: object) -> None:
+        first.controller_id = second.controller_id = 2
+
+    first.on(m.ListPartitionReassignmentsRequest, take_and_fail_over)
+    second.on(m.ListPartitionReassignmentsRequest, lambda _: m.ListPartitionReassignmentsResponse())
+    async with Cluster(system_runtime(), first.address) as cluster:
+        request = m.ListPartitionReassignmentsRequest()
+        assert (await cluster.send_to_controller(request, answer_ms=50)).error_code == 0
+
+
 async def test_a_controller_that_keeps_refusing_is_an_error(
     pair: tuple[FakeKafka, FakeKafka],
 ) -> None:
@@ -171,7 +187,9 @@ async def test_another_broker_takes_over_where_the_bootstrap_server_died(
 async def test_a_broker_that_says_nothing_any_more_leaves_time_for_another(
     pair: tuple[FakeKafka, FakeKafka],
 ) -> None:
-    async with Cluster(system_runtime(), pair[0].address, request_timeout_ms=50) as cluster:
+    async with Cluster(
+        system_runtime(), pair[0].address, bootstrap_timeout_ms=400, request_timeout_ms=50
+    ) as cluster:
         await cluster.nodes()
         for kind in (m.ApiVersionsRequest, m.MetadataRequest):
             pair[0].on(kind, lambda _: None)
