@@ -42,6 +42,11 @@ class FakeKafka:
             self._server.close()
         self.drop_connections()
 
+    def refuse_connections(self) -> None:
+        """Those that are there stay."""
+        assert self._server is not None
+        self._server.close()
+
     def drop_connections(self) -> None:
         for writer in self._writers:
             writer.close()

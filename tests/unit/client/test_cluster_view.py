@@ -187,12 +187,11 @@ async def test_another_broker_takes_over_where_the_bootstrap_server_died(
 async def test_a_broker_that_says_nothing_any_more_leaves_time_for_another(
     pair: tuple[FakeKafka, FakeKafka],
 ) -> None:
-    async with Cluster(
-        system_runtime(), pair[0].address, bootstrap_timeout_ms=400, request_timeout_ms=50
-    ) as cluster:
+    async with Cluster(system_runtime(), pair[0].address) as cluster:
         await cluster.nodes()
-        for kind in (m.ApiVersionsRequest, m.MetadataRequest):
-            pair[0].on(kind, lambda _: None)
+        pair[0].on(m.MetadataRequest, lambda _: None)
+        pair[0].refuse_connections()
+        cluster.request_timeout_ms = 50
         assert len(await cluster.nodes()) == 2
         assert any(isinstance(request, m.MetadataRequest) for request, _ in pair[1].seen)
 

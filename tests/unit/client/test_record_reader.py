@@ -137,32 +137,42 @@ async def test_an_offset_beyond_the_end_is_an_error(cluster: Cluster, log: Log) 
         await RecordReader(cluster, {TP: 9}).poll()
 
 
-async def test_offsets_are_asked_of_the_leader(kafka: FakeKafka) -> None:
-    codes = iter([6, None, 0, 0, 29])
+def offsets_answer(offset: int, error_code: int = 0) -> m.ListOffsetsResponse:
+    response = m.ListOffsetsResponse
+    partition = response.ListOffsetsPartitionResponse(
+        partition_index=0, error_code=error_code, offset=offset
+    )
+    return response(topics=[response.ListOffsetsTopicResponse(name="t", partitions=[partition])])
 
-    def answer(request: Any) -> m.ListOffsetsResponse | None:
-        code = next(codes)
-        if code is None:
-            return None  # the leader's host is gone: whoever leads now is looked up
-        response = m.ListOffsetsResponse
+
+async def test_offsets_are_asked_of_the_leader(cluster: Cluster, kafka: FakeKafka) -> None:
+    codes = iter([6, 0, 0, 29])
+
+    def answer(request: Any) -> m.ListOffsetsResponse:
         wanted = request.topics[0].partitions[0].timestamp
-        return response(
-            topics=[
-                response.ListOffsetsTopicResponse(
-                    name="t",
-                    partitions=[
-                        response.ListOffsetsPartitionResponse(
-                            partition_index=0, error_code=code,
-                            offset=3 if wanted == EARLIEST else 9,
-                        )
-                    ],
-                )
-            ]
-        )  # fmt: skip
+        return offsets_answer(3 if wanted == EARLIEST else 9, next(codes))
 
     kafka.on(m.ListOffsetsRequest, answer)
-    async with Cluster(system_runtime(), kafka.address, request_timeout_ms=50) as cluster:
-        assert await list_offsets(cluster, [TP], EARLIEST) == {TP: 3}
+    assert await list_offsets(cluster, [TP], EARLIEST) == {TP: 3}
+    assert await list_offsets(cluster, [TP], LATEST) == {TP: 9}
+    with pytest.raises(KafkaError, match="Topic authorization failed"):
+        await list_offsets(cluster, [TP], LATEST)
+
+
+async def test_offsets_come_from_the_next_leader_where_one_says_nothing(
+    cluster: Cluster, kafka: FakeKafka
+) -> None:
+    silent = await FakeKafka(2, kafka.ranges).start()
+    kafka.peers = [kafka, silent]
+    kafka.topics = [topic("t", 2)]
+
+    def take_and_fail_over(_: Any) -> None:
+        kafka.topics = [topic("t", 1)]
+
+    silent.on(m.ListOffsetsRequest, take_and_fail_over)
+    kafka.on(m.ListOffsetsRequest, lambda _: offsets_answer(9))
+    cluster.request_timeout_ms = 50
+    try:
         assert await list_offsets(cluster, [TP], LATEST) == {TP: 9}
-        with pytest.raises(KafkaError, match="Topic authorization failed"):
-            await list_offsets(cluster, [TP], LATEST)
+    finally:
+        await silent.stop()
