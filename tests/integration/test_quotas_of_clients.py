@@ -99,9 +99,9 @@ def produce(running: Cluster, client_id: str, count: int) -> tuple[float, list[f
 
 
 async def test_a_producer_is_slowed_down(running: Cluster) -> None:
-    entry = await alter(running, {"client-id": "slow"}, producer_byte_rate=100_000)
+    entry = await alter(running, {"client-id": "slow"}, producer_byte_rate=60_000)
     assert entry.error_code == 0, entry.error_message
-    assert await describe(running) == [({"client-id": "slow"}, {"producer_byte_rate": 100_000.0})]
+    assert await describe(running) == [({"client-id": "slow"}, {"producer_byte_rate": 60_000.0})]
     # 260 kB: what two seconds allow, and more.
     slow_s, waits = produce(running, "slow", 260)
     assert slow_s > 0.5 and any(wait > 0 for wait in waits), (slow_s, waits)
@@ -114,7 +114,7 @@ async def test_a_producer_is_slowed_down(running: Cluster) -> None:
 
 async def test_a_consumer_is_slowed_down(running: Cluster) -> None:
     produce(running, "any", 300)
-    await alter(running, {"user": None, "client-id": "reader"}, consumer_byte_rate=100_000)
+    await alter(running, {"user": None, "client-id": "reader"}, consumer_byte_rate=80_000)
     waits = Waits()
     consumer = Consumer(
         {
