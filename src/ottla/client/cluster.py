@@ -261,7 +261,7 @@ class Cluster:
 
         # Where no broker was ever reached there is nothing to wait for as long as a request may.
         limit_ms = timeout_ms if self._nodes else min(timeout_ms, self._bootstrap_timeout_ms)
-        return await self._retry(attempt, timeout_ms, limit_ms, call or _call_name(message))
+        return await self._retry(attempt, timeout_ms, limit_ms, call or call_name(message))
 
     async def send_to_controller(
         self,
@@ -276,7 +276,7 @@ class Cluster:
     ) -> Any:
         """To the controller; `is_misdirected` tells an answer that asks for another broker.
         After `answer_ms` without an answer the controller is looked for again."""
-        await self._find_nodes(timeout_ms, call or _call_name(message))
+        await self._find_nodes(timeout_ms, call or call_name(message))
 
         async def attempt(left_ms: float) -> Any:
             node = self._nodes.get(self._controller_id)
@@ -293,7 +293,7 @@ class Cluster:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER)
             return answer
 
-        return await self._retry_refreshing(attempt, timeout_ms, call or _call_name(message))
+        return await self._retry_refreshing(attempt, timeout_ms, call or call_name(message))
 
     async def send_to_broker(
         self,
@@ -304,7 +304,7 @@ class Cluster:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> Any:
-        call = _call_name(message)
+        call = call_name(message)
         await self._find_nodes(timeout_ms, call)
 
         async def attempt(left_ms: float) -> Any:
@@ -458,7 +458,7 @@ def unreachable(call: str, error: OSError) -> KafkaError:
     )
 
 
-def _call_name(message: Message) -> str:
+def call_name(message: Message) -> str:
     """The name Kafka's admin client gives a call: createTopics for CreateTopicsRequest."""
     name = type(message).__name__.removesuffix("Request")
     return name[:1].lower() + name[1:]

@@ -16,7 +16,9 @@ from ottla.client.cluster import (
     RETRY_PAUSE_MS,
     Cluster,
     Node,
+    call_name,
     response_error,
+    unreachable,
 )
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -224,9 +226,17 @@ class GroupAdmin:
             if coordinator is None:
                 coordinator = await self._find_coordinator(group_id, left_ms)
                 self._coordinators[group_id] = coordinator
-            answer = await self._cluster.send_to_broker(
-                coordinator.id, request, timeout_ms=left_ms, min_version=low, max_version=high
-            )
+            request_ms = min(left_ms, self._cluster.request_timeout_ms)
+            try:
+                channel = await self._cluster.channel_to(coordinator.id, timeout_ms=request_ms)
+                answer = await channel.send(
+                    request, timeout_ms=request_ms, min_version=low, max_version=high
+                )
+            except OSError as error:
+                # Another broker may be the coordinator soon.
+                self._coordinators.pop(group_id, None)
+                await self._cluster.metadata(timeout_ms=left_ms)
+                raise unreachable(call_name(request), error) from error
             code = code_of(answer)
             if code in RETRIABLE:
                 self._coordinators.pop(group_id, None)
@@ -254,7 +264,8 @@ class GroupAdmin:
                 return await attempt(max((deadline - loop.time()) * 1000, 1))
             except KafkaError as error:
                 pause_s = RETRY_PAUSE_MS / 1000
-                if error.code not in RETRIABLE or loop.time() + pause_s > deadline:
+                may_pass = error.code in RETRIABLE or error.code is ErrorCode.REQUEST_TIMED_OUT
+                if not may_pass or loop.time() + pause_s > deadline:
                     raise
             await asyncio.sleep(pause_s)
 
