@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from ottla.wire import framing
@@ -121,3 +122,20 @@ def topic(
             for index, leader in reversed(list(enumerate(leaders)))
         ],
     )
+
+
+@asynccontextmanager
+async def silent_leader(kafka: FakeKafka, of_request: type) -> AsyncIterator[None]:
+    """Broker 2 leads `t` and answers no such request; after the first one `kafka` leads."""
+    silent = await FakeKafka(2, kafka.ranges).start()
+    kafka.peers = [kafka, silent]
+    kafka.topics = [topic("t", 2)]
+
+    def take_and_fail_over(_: Any) -> None:
+        kafka.topics = [topic("t", 1)]
+
+    silent.on(of_request, take_and_fail_over)
+    try:
+        yield
+    finally:
+        await silent.stop()

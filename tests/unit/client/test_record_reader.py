@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from fake_kafka import RANGES, FakeKafka, topic
+from fake_kafka import RANGES, FakeKafka, silent_leader, topic
 
 from ottla.client.cluster import Cluster
 from ottla.client.fetch import EARLIEST, LATEST, RecordReader, list_offsets
@@ -162,17 +162,7 @@ async def test_offsets_are_asked_of_the_leader(cluster: Cluster, kafka: FakeKafk
 async def test_offsets_come_from_the_next_leader_where_one_says_nothing(
     cluster: Cluster, kafka: FakeKafka
 ) -> None:
-    silent = await FakeKafka(2, kafka.ranges).start()
-    kafka.peers = [kafka, silent]
-    kafka.topics = [topic("t", 2)]
-
-    def take_and_fail_over(_: Any) -> None:
-        kafka.topics = [topic("t", 1)]
-
-    silent.on(m.ListOffsetsRequest, take_and_fail_over)
     kafka.on(m.ListOffsetsRequest, lambda _: offsets_answer(9))
     cluster.request_timeout_ms = 50
-    try:
+    async with silent_leader(kafka, m.ListOffsetsRequest):
         assert await list_offsets(cluster, [TP], LATEST) == {TP: 9}
-    finally:
-        await silent.stop()

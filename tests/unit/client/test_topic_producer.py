@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from fake_kafka import RANGES, FakeKafka, topic
+from fake_kafka import RANGES, FakeKafka, silent_leader, topic
 
 from ottla.client.cluster import Cluster
 from ottla.client.produce import TopicProducer
@@ -124,21 +124,13 @@ async def test_what_passes_is_sent_again_the_same(cluster: Cluster, store: Store
 async def test_a_leader_that_says_nothing_leaves_time_for_its_successor(
     kafka: FakeKafka, store: Store
 ) -> None:
-    silent = await FakeKafka(2, kafka.ranges).start()
-    kafka.peers = [kafka, silent]
-    kafka.topics = [topic("t", 2)]
-
-    def take_and_fail_over(_: Any) -> None:
-        kafka.topics = [topic("t", 1)]
-
-    silent.on(m.ProduceRequest, take_and_fail_over)
-    try:
-        async with Cluster(system_runtime(), kafka.address, request_timeout_ms=50) as cluster:
-            producer = await started(cluster)
-            await producer.send(record(b"a"), partition=0)
-            await producer.flush()
-    finally:
-        await silent.stop()
+    async with (
+        silent_leader(kafka, m.ProduceRequest),
+        Cluster(system_runtime(), kafka.address, request_timeout_ms=50) as cluster,
+    ):
+        producer = await started(cluster)
+        await producer.send(record(b"a"), partition=0)
+        await producer.flush()
     # More than once where this machine is slower than the time-out.
     assert store.batches[0] == (0, 0, [b"a"]) == store.batches[-1]
 
