@@ -149,6 +149,7 @@ async def _await_end(
     )
     loop = asyncio.get_running_loop()
     deadline = loop.time() + (session_timeout_ms + _EXPIRY_SLACK_MS) / 1000
+    is_last_look = False
     while True:
         changed = asyncio.Event()
 
@@ -158,14 +159,17 @@ async def _await_end(
         stat = await store.exists(path, notice)
         if stat is None or stat.ephemeral_owner != present.ephemeral_owner:
             return
-        try:
-            await asyncio.wait_for(changed.wait(), deadline - loop.time())
-        except TimeoutError:
+        if is_last_look:
             raise RegistrationError(
                 f"Error while creating ephemeral at {path}, node already exists and owner "
                 f"'{present.ephemeral_owner}' does not match current session "
                 f"'{store.session_id}'"
-            ) from None
+            )
+        try:
+            await asyncio.wait_for(changed.wait(), deadline - loop.time())
+        except TimeoutError:
+            # This process may have stood still while the other session ended.
+            is_last_look = True
 
 
 def _with_parents(paths: tuple[str, ...] | list[str]) -> list[str]:

@@ -11,6 +11,7 @@ from ottla.broker import registration
 from ottla.broker.registration import RegistrationError
 from ottla.metadata import znodes
 from ottla.metadata.embedded import EmbeddedStore
+from ottla.metadata.store import Stat, Watcher
 from ottla.types import Endpoint, parse_topic_id
 from ottla.zk.engine import Engine
 
@@ -75,6 +76,26 @@ async def test_a_restart_inside_the_old_session_waits_for_its_end(
     assert not waiting.done()
     ready.expire()
     assert await asyncio.wait_for(waiting, 2) > old_epoch
+    await again.close()
+
+
+async def test_a_process_that_stood_still_looks_once_more_before_it_gives_up(
+    engine: Engine, ready: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "_EXPIRY_SLACK_MS", 0)
+    old_epoch = await registration.register(ready, _info(1), session_timeout_ms=1000)
+    again = EmbeddedStore(engine)
+    look = again.exists
+
+    async def exists(path: str, watcher: Watcher | None = None) -> Stat | None:
+        """The other session ends right after this look, and nobody is told in time."""
+        found = await look(path)
+        if watcher is not None and found is not None:
+            ready.expire()
+        return found
+
+    monkeypatch.setattr(again, "exists", exists)
+    assert await registration.register(again, _info(1), session_timeout_ms=20) > old_epoch
     await again.close()
 
 
