@@ -92,8 +92,11 @@ class StreamRun:
         """Looks how the query is; starts it again where its pause is over."""
         if self.state == PAUSED and self._now_s() >= self._resume_at_s:
             self.start()
-        if self.state != RUNNING:
-            return
+        if self.state == RUNNING and self._goes_on():
+            self._do_chore()
+
+    def _goes_on(self) -> bool:
+        """Whether the query runs; how it ended is noted."""
         before = self.progress.batches
         # Asked before the progress is read: what a finished query reported is then all there.
         is_active = self._query.isActive
@@ -101,13 +104,13 @@ class StreamRun:
         if self.progress.batches > before:
             self._tries = 0
         if is_active:
-            self._do_chore()
-            return
+            return True
         error = self._query.exception()
         if error is not None:
             self._fail(error)
         else:
             self._end(FINISHED)
+        return False
 
     def _do_chore(self) -> None:
         chore = self._stream.now_and_then if self._stream is not None else None
@@ -156,17 +159,20 @@ class StreamRun:
             self.error = self.error or reason_of(error)
 
     def stop(self, deadline_s: float, hurry: threading.Event) -> None:
-        """Ends the query between two batches where it comes to that in time."""
+        """Ends the query between two batches where it comes to that in time, or when one has
+        only just begun: what its tasks have written by then is there before the rest."""
         if self.state == RUNNING:
             self._read_progress()
+            before = self.progress.batches
             while (
                 self._query.isActive
+                and self.progress.batches == before
                 and self._query.status["isTriggerActive"]
                 and self._now_s() < deadline_s
                 and not hurry.wait(_POLL_S)
             ):
-                pass
-            self.poll()
+                self._read_progress()
+            self._goes_on()
         if self.state == RUNNING:
             self._query.stop()
             self._read_progress()

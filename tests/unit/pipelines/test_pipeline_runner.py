@@ -150,6 +150,40 @@ def test_one_that_is_never_between_batches_leaves_time_for_those_it_feeds(jobs):
     assert given["first"] < given["second"] < given["third"]
 
 
+class Busy:
+    """A query without a break between its batches, each of which takes three looks."""
+
+    def __init__(self):
+        self.looks = 0
+        self.stopped_after = None
+
+    @property
+    def status(self):
+        self.looks += 1
+        return {"isTriggerActive": True}
+
+    @property
+    def isActive(self):
+        return self.stopped_after is None
+
+    @property
+    def lastProgress(self):
+        return {"runId": "busy", "batchId": self.looks // 3, "numInputRows": 7}
+
+    def stop(self):
+        self.stopped_after = self.looks
+
+
+def test_one_that_is_never_between_batches_ends_when_one_has_just_begun(jobs):
+    text = PIPELINE.format(trigger="1 second").replace("5 seconds", "10 minutes")
+    pipelined = runner.PipelineRun(parse_pipeline(text, "p"), None)
+    pipelined.start()
+    first = next(stream for stream in pipelined.streams if stream.name == "first")
+    first._query = busy = Busy()
+    pipelined.stop()
+    assert busy.stopped_after == 3
+
+
 def test_a_limit_ends_a_run(jobs):
     assert run(jobs, limit_s=0.01).is_sound
     assert "stop first" in jobs.diary
