@@ -137,7 +137,9 @@ def test_a_stream_is_drained_when_it_is_asked_to_stop(spark, ottla_processes, tm
 
     written = read_topic(ottla_processes.bootstrap_servers, "drain.numbers")
     numbers = sorted(json.loads(m.value())["number"] for m in written)
-    assert numbers == list(range(len(numbers)))
+    ingested = report.job("ingest-drain.numbers").rows
+    # A task of the batch that the stop cut off may have come to its end.
+    assert numbers[:ingested] == list(range(ingested)) and len(set(numbers)) == len(numbers)
     stored = spark.read.parquet(str(tmp_path / "archive"))
     assert stored.count() == len(numbers)
     last = {}

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 WAITING, RUNNING, PAUSED = "waiting", "running", "restarting"
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 _POLL_S = 0.1
+# Shorter than any task of a batch takes.
+_BATCH_END_POLL_S = 0.02
 # Between two calls of what a job does now and then.
 CHORE_PAUSE_S = 30.0
 
@@ -169,7 +171,7 @@ class StreamRun:
                 and self.progress.batches == before
                 and self._query.status["isTriggerActive"]
                 and self._now_s() < deadline_s
-                and not hurry.wait(_POLL_S)
+                and not hurry.wait(_BATCH_END_POLL_S)
             ):
                 self._read_progress()
             self._goes_on()
