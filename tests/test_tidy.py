@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-MAX_MODULE_LINES = 500
 MAX_FUNCTION_LINES = 70
 UNFINISHED = re.compile(r"\bTO" + r"DO\b|\bFIX" + r"ME\b|\bXX" + r"X\b|NotImplemented" + "Error")
 
@@ -22,17 +21,8 @@ def _python_files() -> list[Path]:
     return [ROOT / name for name in listed.stdout.split() if (ROOT / name).exists()]
 
 
-def _names(paths: list[Path]) -> list[str]:
-    return [str(path.relative_to(ROOT)) for path in paths]
-
-
 def test_there_is_something_to_check() -> None:
     assert len(_python_files()) > 20
-
-
-def test_modules_stay_under_500_lines() -> None:
-    long = [p for p in _python_files() if len(p.read_text().splitlines()) > MAX_MODULE_LINES]
-    assert _names(long) == []
 
 
 def test_functions_stay_under_70_lines() -> None:
@@ -61,7 +51,7 @@ def test_production_code_reads_no_clock_and_draws_no_random_number_by_itself() -
     outside = re.compile(
         r"\btime\.(time|time_ns|monotonic|sleep)\(|\brandom\.(random|randint|choice)\("
     )
-    allowed = {"runtime.py", "supervisor.py"}
+    allowed = {"runtime.py"}
     folders = ("broker", "controller", "coordinator", "storage", "zk", "metadata", "topics", "wire")
     found = [
         f"{path.relative_to(ROOT)}:{number}"
@@ -78,10 +68,3 @@ def test_production_code_reads_no_clock_and_draws_no_random_number_by_itself() -
 def test_every_handler_says_what_it_does_and_leaves_out(handler: Path) -> None:
     header = ast.get_docstring(ast.parse(handler.read_text())) or ""
     assert "Versions" in header and "Left out" in header, "the header names versions and gaps"
-
-
-def test_test_modules_have_names_of_their_own() -> None:
-    """pytest imports them by base name, from any folder."""
-    names = [p.name for p in _python_files() if ROOT / "tests" in p.parents]
-    twice = {n for n in names if names.count(n) > 1} - {"conftest.py", "__init__.py"}
-    assert twice == set()

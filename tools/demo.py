@@ -32,7 +32,7 @@ from ottla.pipelines.runner import PipelineRun, StopSignal
 from ottla.pipelines.sessions import stderr_to
 from ottla.pipelines.spec_reader import override
 from ottla.runtime import system_runtime
-from ottla.spark.session import missing_reason, session, stop_session
+from ottla.spark.launch.session import missing_reason, session, stop_session
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.tally import Tally, tally
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from judges import need
-from store_backends import make_backend
 
 from ottla.testing.java import ApacheZooKeeper, missing_reason
+from tests.support.conformance.store_backends import make_backend
+from tests.support.judges import need
 
 
 @pytest.fixture(scope="package")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from store_backends import until
 
 from ottla.metadata.store import (
     OPEN_ACL,
@@ -29,6 +28,7 @@ from ottla.metadata.store import (
     SetData,
     WatchEvent,
 )
+from tests.support.conformance.store_backends import until
 
 PERSISTENT_SEQUENTIAL = CreateMode.PERSISTENT_SEQUENTIAL
 

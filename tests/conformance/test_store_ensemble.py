@@ -8,8 +8,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from judges import need
-from store_backends import until
 
 from ottla.metadata.store import (
     ConnectionLossError,
@@ -21,7 +19,9 @@ from ottla.metadata.store import (
 )
 from ottla.runtime import system_runtime
 from ottla.testing import java
-from ottla.zk.client import ZooKeeperClient
+from ottla.zk.client.store import ZooKeeperClient
+from tests.support.conformance.store_backends import until
+from tests.support.judges import need
 
 pytestmark = pytest.mark.peers
 

@@ -6,14 +6,14 @@ import asyncio
 import json
 
 import pytest
-from judges import need
 
 from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
 from ottla.testing import java
 from ottla.wire import messages as m
-from ottla.zk.client import ZooKeeperClient
-from ottla.zk.server import ZooKeeperServer
+from ottla.zk.client.store import ZooKeeperClient
+from ottla.zk.server.server import ZooKeeperServer
+from tests.support.judges import need
 
 pytestmark = pytest.mark.peers
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from judges import need
 
 from ottla.metadata.store import (
     Acl,
@@ -22,7 +21,8 @@ from ottla.metadata.store import (
 from ottla.runtime import system_runtime
 from ottla.testing.java import ApacheZooKeeper, missing_reason
 from ottla.zk import jute
-from ottla.zk.client import ZooKeeperClient
+from ottla.zk.client.store import ZooKeeperClient
+from tests.support.judges import need
 
 ON_THE_WIRE = pytest.mark.parametrize(
     "backend",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from judges import need
 
 from ottla.runtime import system_runtime
 from ottla.testing import java
-from ottla.zk.server import ZooKeeperServer
+from ottla.zk.server.server import ZooKeeperServer
+from tests.support.judges import need
 
 pytestmark = pytest.mark.peers
 

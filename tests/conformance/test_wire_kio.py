@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
-from wire_strategies import messages_of
 
 from ottla.wire import messages
 from ottla.wire.codec import Message
 from ottla.wire.schema import Field, snake_case
+from tests.support.conformance.wire_strategies import messages_of
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from local_cluster import LocalCluster
+
+from tests.support.integration.local_cluster import LocalCluster
 
 
 @pytest.fixture

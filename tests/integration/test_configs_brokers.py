@@ -9,19 +9,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-import lifecycle_helpers as h
 import pytest
 from confluent_kafka import KafkaError, Producer
-from local_cluster import LocalCluster
 
-from ottla.broker.replication_quota import ALTER_LOG_DIRS_RATE, UNLIMITED, dynamic_rate
+from ottla.broker.quotas.replication import ALTER_LOG_DIRS_RATE, UNLIMITED, dynamic_rate
 from ottla.cli import main as cli_main
 from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode
 from ottla.metadata.znodes import ConfigZnode
-from ottla.node import Node
+from ottla.process.node import Node
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
+from tests.support.integration import lifecycle_helpers as h
+from tests.support.integration.local_cluster import LocalCluster
 
 DEFAULT = ("--entity-type", "brokers", "--entity-default")
 

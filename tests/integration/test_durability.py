@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from campaign import table, write_page
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
-from kill_helpers import (
+
+from ottla.testing import ProcessCluster
+from tests.support.campaign import table, write_page
+from tests.support.integration.kill_helpers import (
     await_in_sync,
     await_registered,
     controller_node,
@@ -29,9 +31,7 @@ from kill_helpers import (
     metadata_store,
     partition_state,
 )
-from ledger import Audit, Ledger, Load, audit, read_back
-
-from ottla.testing import ProcessCluster
+from tests.support.ledger import Audit, Ledger, Load, audit, read_back
 
 TOPIC = "ledger"
 BROKERS = 3

@@ -7,13 +7,13 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import lifecycle_helpers as h
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kazoo.client import KazooClient
-from local_cluster import HOST, LocalCluster
 
 from ottla.types import TopicPartition, format_topic_id
+from tests.support.integration import lifecycle_helpers as h
+from tests.support.integration.local_cluster import HOST, LocalCluster
 
 
 class Hand:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import lifecycle_helpers as h
-from local_cluster import LocalCluster
-
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from tests.support.integration import lifecycle_helpers as h
+from tests.support.integration.local_cluster import LocalCluster
 
 
 async def znodes_gone(cluster: LocalCluster, topic: str) -> None:

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import lifecycle_helpers as h
-from local_cluster import LocalCluster
-
 from ottla.wire import messages as m
+from tests.support.integration import lifecycle_helpers as h
+from tests.support.integration.local_cluster import LocalCluster
 
 PREFERRED, UNCLEAN = 0, 1
 

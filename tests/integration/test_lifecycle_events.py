@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import lifecycle_helpers as h
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from local_cluster import LocalCluster
 
 from ottla.types import TopicPartition as Tp
 from ottla.types import format_topic_id
+from tests.support.integration import lifecycle_helpers as h
+from tests.support.integration.local_cluster import LocalCluster
 
 TOPIC = "__ottla_lifecycle"
 

@@ -15,20 +15,20 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from campaign import table, write_page
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from kill_helpers import (
+
+from ottla.testing import ProcessCluster
+from tests.support.campaign import table, write_page
+from tests.support.integration.kill_helpers import (
     await_registered,
     controller_node,
     leaders_by_epoch,
     led_twice,
     metadata_store,
 )
-
-from ottla.testing import ProcessCluster
 
 BROKERS = 3
 TOPICS = 200

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-import lifecycle_helpers as h
-from local_cluster import LocalCluster
-
 from ottla.metadata.store import CreateMode
 from ottla.wire import messages as m
+from tests.support.integration import lifecycle_helpers as h
+from tests.support.integration.local_cluster import LocalCluster
 
 
 async def set_rate(cluster: LocalCluster, rate: str) -> None:

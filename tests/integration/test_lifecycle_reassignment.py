@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-import lifecycle_helpers as h
-from local_cluster import LocalCluster
-
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from tests.support.integration import lifecycle_helpers as h
+from tests.support.integration.local_cluster import LocalCluster
 
 T0 = TopicPartition("t", 0)
 

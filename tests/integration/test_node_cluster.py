@@ -16,10 +16,10 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from local_cluster import LocalCluster
 
-from ottla.broker.registration import RegistrationError
+from ottla.broker.membership.registration import RegistrationError
 from ottla.types import TopicPartition
+from tests.support.integration.local_cluster import LocalCluster
 
 
 def _create(bootstrap: str, name: str, partitions: int, factor: int, **config: str) -> None:

@@ -7,7 +7,8 @@ import logging
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from local_cluster import LocalCluster
+
+from tests.support.integration.local_cluster import LocalCluster
 
 
 async def test_a_creation_leaves_its_lines(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_cluster import LocalCluster
 
 from ottla.broker.handlers import ROUTES, Route
 from ottla.client.connection import Connection
@@ -19,6 +18,7 @@ from ottla.errors import ErrorCode
 from ottla.runtime import system_runtime
 from ottla.wire import messages as m
 from ottla.wire.records import Record, build_batch
+from tests.support.integration.local_cluster import LocalCluster
 
 # Only brokers send these; the cluster's own traffic tests the versions that are used.
 BETWEEN_BROKERS = {"LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"}

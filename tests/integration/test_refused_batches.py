@@ -18,17 +18,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import lifecycle_helpers as h
 import pytest
 from confluent_kafka import Producer
-from local_cluster import LocalCluster
 
-from ottla.broker.partition import Partition
+from ottla.broker.replication.partition import Partition
 from ottla.errors import ErrorCode
-from ottla.storage import batch_scan
+from ottla.storage.log import batch_scan
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire import records
+from tests.support.integration import lifecycle_helpers as h
+from tests.support.integration.local_cluster import LocalCluster
 
 TP = TopicPartition("t", 0)
 BATCHES = 5

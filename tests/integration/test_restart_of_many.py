@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ottla.bench.topic_sides import Work
 from ottla.storage.checkpoints import CLEAN_SHUTDOWN
-from ottla.storage.small_logs import NOTES
+from ottla.storage.log.small_logs import NOTES
 from ottla.testing.cluster import ProcessCluster
 
 TOPICS = [f"many-{number}" for number in range(50)]

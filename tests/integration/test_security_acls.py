@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from secure_cluster import ADMIN, ALICE, BOB, SecureCluster, running
 
 from ottla.errors import ErrorCode
 from ottla.metadata.acl_znodes import AclZnode
-from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.store import CreateMode
 from ottla.security.acls import (
     AclEntry,
@@ -27,6 +25,8 @@ from ottla.security.acls import (
 )
 from ottla.security.sasl import PlainCredentials
 from ottla.wire import messages as m
+from ottla.zk.embedded import EmbeddedStore
+from tests.support.integration.secure_cluster import ADMIN, ALICE, BOB, SecureCluster, running
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

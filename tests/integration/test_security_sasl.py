@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from local_cluster import HOST
-from secure_cluster import ADMIN, ALICE, JAAS, SecureCluster, running
 
 from ottla.client.connection import Connection
 from ottla.errors import ErrorCode
@@ -22,6 +20,8 @@ from ottla.security.sasl import PlainCredentials
 from ottla.wire import framing
 from ottla.wire import messages as m
 from ottla.wire.codec import Message
+from tests.support.integration.local_cluster import HOST
+from tests.support.integration.secure_cluster import ADMIN, ALICE, JAAS, SecureCluster, running
 
 
 @pytest.fixture
@@ -286,7 +286,7 @@ async def test_brokers_with_a_wrong_password_stay_apart(tmp_path: Path) -> None:
 async def test_what_cannot_be_served_stops_the_start(
     tmp_path: Path, settings: dict[str, str], text: str
 ) -> None:
-    from ottla.configdef import ConfigError
+    from ottla.config.definitions import ConfigError
 
     with pytest.raises(ConfigError, match=text):
         async with running(tmp_path, settings=settings):

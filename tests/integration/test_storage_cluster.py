@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import lifecycle_helpers as h
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
-from local_cluster import LocalCluster
 
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from tests.support.integration import lifecycle_helpers as h
+from tests.support.integration.local_cluster import LocalCluster
 
 TP = TopicPartition("t", 0)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_cluster import HOST, LocalCluster
 
 from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
 from ottla.wire import messages as m
 from ottla.wire import records
+from tests.support.integration.local_cluster import HOST, LocalCluster
 
 TOPIC = "t"
 READ_COMMITTED = 1

@@ -9,8 +9,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from java_tools import Tool, need_jars
-from ottla_brokers import ottla_zookeeper
 
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import (
@@ -19,6 +17,8 @@ from ottla.testing.java import (
     ApacheZooKeeper,
     run_tool,
 )
+from tests.support.peers.java_tools import Tool, need_jars
+from tests.support.peers.ottla_brokers import ottla_zookeeper
 
 JUDGED = os.environ.get("OTTLA_JUDGED", "ottla")
 

@@ -10,7 +10,10 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 import pytest
-from broker_config_script import (
+
+from ottla.testing.cluster import ProcessCluster
+from ottla.testing.java import ApacheKafka, ApacheZooKeeper
+from tests.support.peers.broker_config_script import (
     KAFKA_FAILS,
     KRAFT_NAMES,
     OWN_NAMES,
@@ -22,11 +25,8 @@ from broker_config_script import (
     describe,
     stored,
 )
-from cli_java_tools import SETTLE_S, Answer, JavaTools
-from java_tools import eventually, need_jars
-
-from ottla.testing.cluster import ProcessCluster
-from ottla.testing.java import ApacheKafka, ApacheZooKeeper
+from tests.support.peers.cli_java_tools import SETTLE_S, Answer, JavaTools
+from tests.support.peers.java_tools import eventually, need_jars
 
 pytestmark = pytest.mark.peers
 

@@ -6,10 +6,11 @@ Where 2.8.2 does otherwise than a seed says, the ADRs 15, 19, 20 and 21 say so.
 import difflib
 import json
 
-import by_hand
 import pytest
-from java_tools import kazoo
-from ottla_brokers import OttlaBrokers
+
+from tests.support.peers import by_hand
+from tests.support.peers.java_tools import kazoo
+from tests.support.peers.ottla_brokers import OttlaBrokers
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(200)]
 

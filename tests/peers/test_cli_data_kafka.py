@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from java_tools import need_jars
 
 from ottla.cli import main as cli_main
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper, java_command
+from tests.support.peers.java_tools import need_jars
 
 pytestmark = pytest.mark.peers
 

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_java_tools import CLASSES, JavaTools
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from java_tools import eventually, need_jars
 
 from ottla.cli import main as cli_main
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper
+from tests.support.peers.cli_java_tools import CLASSES, JavaTools
+from tests.support.peers.java_tools import eventually, need_jars
 
 pytestmark = pytest.mark.peers
 

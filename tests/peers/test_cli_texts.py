@@ -14,14 +14,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cli_java_tools import SETTLE_S, STEPS, Answer, JavaTools, ask_ottla, java_steps
 from confluent_kafka import Producer
-from java_tools import eventually, need_jars
 
-from ottla.client.admin import Admin
+from ottla.client.admin.client import Admin
 from ottla.runtime import system_runtime
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper
+from tests.support.peers.cli_java_tools import (
+    SETTLE_S,
+    STEPS,
+    Answer,
+    JavaTools,
+    ask_ottla,
+    java_steps,
+)
+from tests.support.peers.java_tools import eventually, need_jars
 
 pytestmark = pytest.mark.peers
 

@@ -7,7 +7,8 @@ import pytest
 from aiokafka.admin.config_resource import ConfigResource as AioResource
 from aiokafka.admin.config_resource import ConfigResourceType as AioResourceType
 from confluent_kafka import KafkaException, TopicCollection
-from java_tools import eventually
+
+from tests.support.peers.java_tools import eventually
 
 TIMEOUT_S = 30
 

@@ -5,7 +5,8 @@ import queue
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from java_tools import EVENTUALLY_S, eventually, kazoo
+
+from tests.support.peers.java_tools import EVENTUALLY_S, eventually, kazoo
 
 TOPIC = "watched"
 

@@ -6,7 +6,8 @@ import aiokafka
 import aiokafka.admin
 import kafka
 import kafka.admin
-from java_tools import eventually
+
+from tests.support.peers.java_tools import eventually
 
 RECORDS = 5_000
 TIMEOUT_S = 60

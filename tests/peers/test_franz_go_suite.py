@@ -12,11 +12,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from client_suites import differences, need_suite
 
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka
 from ottla.testing.peers import peer_folder
+from tests.support.peers.client_suites import differences, need_suite
 
 EXPECTED = Path(__file__).parent / "franz_go" / "expected.json"
 RECORDS = 50_000

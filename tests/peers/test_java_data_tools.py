@@ -8,9 +8,9 @@ import json
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from java_tools import need_jars
 
 from ottla.testing.java import run_tool
+from tests.support.peers.java_tools import need_jars
 
 pytestmark = pytest.mark.peers
 

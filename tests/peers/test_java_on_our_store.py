@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from java_tools import eventually, kazoo
 
 from ottla.testing.java import ApacheKafka
+from tests.support.peers.java_tools import eventually, kazoo
 
 pytestmark = pytest.mark.peers
 

@@ -5,9 +5,9 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from java_tools import payloads, sent_by_producer_performance
 
 from ottla.testing.tally import Tally, tally
+from tests.support.peers.java_tools import payloads, sent_by_producer_performance
 
 pytestmark = pytest.mark.peers
 

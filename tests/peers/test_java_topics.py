@@ -8,7 +8,8 @@ import json
 import re
 
 import pytest
-from java_tools import ToolSession, eventually, kazoo, need_jars
+
+from tests.support.peers.java_tools import ToolSession, eventually, kazoo, need_jars
 
 pytestmark = pytest.mark.peers
 

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from client_suites import differences, need_suite
+
+from tests.support.peers.client_suites import differences, need_suite
 
 SUITE = Path(__file__).parent / "kafka_python_suite"
 TIME_LIMIT_S = 600

@@ -5,10 +5,8 @@ import json
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from java_tools import eventually, kazoo
-from mixed_cluster import KAFKA_ID, OTTLA_IDS, MixedCluster, controller
 
-from ottla.client.admin import (
+from ottla.client.admin.client import (
     Admin,
     ConfigEdit,
     ConfigResource,
@@ -19,6 +17,8 @@ from ottla.client.admin import (
 from ottla.runtime import system_runtime
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from tests.support.peers.java_tools import eventually, kazoo
+from tests.support.peers.mixed_cluster import KAFKA_ID, OTTLA_IDS, MixedCluster, controller
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(280)]
 

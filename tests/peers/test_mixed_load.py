@@ -12,13 +12,13 @@ import time
 from collections import defaultdict
 
 import pytest
-from java_tools import kazoo
-from ledger import Ledger, Load, audit, read_back
-from mixed_cluster import KAFKA_ID, OTTLA_IDS, MixedCluster, controller
 
-from ottla.client.admin import Admin, ElectionType, NewTopic, raise_first_error
+from ottla.client.admin.client import Admin, ElectionType, NewTopic, raise_first_error
 from ottla.runtime import system_runtime
 from ottla.types import TopicPartition
+from tests.support.ledger import Ledger, Load, audit, read_back
+from tests.support.peers.java_tools import kazoo
+from tests.support.peers.mixed_cluster import KAFKA_ID, OTTLA_IDS, MixedCluster, controller
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(290)]
 
@@ -26,7 +26,8 @@ TOPIC = "shared"
 ALL = (*OTTLA_IDS, KAFKA_ID)
 SPREAD = {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1], 3: [0, 2, 1], 4: [1, 0, 2], 5: [2, 1, 0]}
 # One batch at a time: behind a batch that it refused, Kafka takes the next one or calls it out of
-# order, and librdkafka then loses or repeats records (broker/refusals.py has what Ottla does).
+# order, and librdkafka then loses or repeats records (broker/replication/refusals.py has what Ottla
+# does).
 LOAD = Load(
     TOPIC,
     len(SPREAD),

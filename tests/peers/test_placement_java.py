@@ -8,11 +8,11 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from java_tools import need_jars
 
 from ottla.errors import KafkaError
 from ottla.testing.java import java_command
 from ottla.topics.assignment import BrokerMetadata, assign_replicas
+from tests.support.peers.java_tools import need_jars
 
 pytestmark = pytest.mark.peers
 

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 
 import pytest
-from cli_java_tools import SETTLE_S, Answer, JavaTools, ask_ottla
-from java_tools import need_jars
 
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper
+from tests.support.peers.cli_java_tools import SETTLE_S, Answer, JavaTools, ask_ottla
+from tests.support.peers.java_tools import need_jars
 
 pytestmark = pytest.mark.peers
 

@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import acl_matrix
 import pytest
-from java_tools import kazoo
-from secured_kafka import SecuredKafka, Tool
 
 from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
@@ -18,6 +15,9 @@ from ottla.security.sasl import PlainCredentials
 from ottla.testing.cluster import Cluster, free_ports
 from ottla.testing.java import ApacheZooKeeper
 from ottla.wire import messages as m
+from tests.support.peers import acl_matrix
+from tests.support.peers.java_tools import kazoo
+from tests.support.peers.secured_kafka import SecuredKafka, Tool
 
 HOST = "127.0.0.1"
 pytestmark = pytest.mark.peers

@@ -8,19 +8,19 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import acl_matrix
 import pytest
 from confluent_kafka import Producer
-from secured_kafka import SecuredKafka, Tool
 
 from ottla.client.connection import Connection
-from ottla.config import BrokerConfig
-from ottla.node import Node
+from ottla.config.broker import BrokerConfig
+from ottla.process.node import Node
 from ottla.runtime import system_runtime
 from ottla.security.sasl import PlainCredentials
 from ottla.testing.cluster import free_ports
 from ottla.testing.java import ApacheZooKeeper
 from ottla.wire import messages as m
+from tests.support.peers import acl_matrix
+from tests.support.peers.secured_kafka import SecuredKafka, Tool
 
 HOST = "127.0.0.1"
 pytestmark = pytest.mark.peers

@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-import compaction_twins
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from java_tools import Tool, eventually, need_jars
 
-from ottla.config import BrokerConfig
-from ottla.node import Node
+from ottla.config.broker import BrokerConfig
+from ottla.process.node import Node
 from ottla.runtime import system_runtime
 from ottla.testing.java import HOST, ApacheKafka, ApacheZooKeeper, free_port
+from tests.support.peers import compaction_twins
+from tests.support.peers.java_tools import Tool, eventually, need_jars
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TOPICS = (*CODECS, "compacted")

@@ -4,8 +4,9 @@ import difflib
 import json
 
 import pytest
-from java_tools import kazoo
-from topic_script import Player
+
+from tests.support.peers.java_tools import kazoo
+from tests.support.peers.topic_script import Player
 
 pytestmark = pytest.mark.peers
 

@@ -10,7 +10,8 @@ import kafka
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from java_tools import eventually
+
+from tests.support.peers.java_tools import eventually
 
 TIMEOUT_S = 60
 PARTITIONS = 3

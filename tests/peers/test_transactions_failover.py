@@ -7,11 +7,11 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from java_tools import eventually
 
 from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
 from ottla.wire import messages as m
+from tests.support.peers.java_tools import eventually
 
 TOPIC = "txn-ledger"
 PARTITIONS = 4

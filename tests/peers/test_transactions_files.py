@@ -6,11 +6,11 @@ import re
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from java_tools import eventually
 
 from ottla.cli import main
 from ottla.testing.cluster import Cluster
 from ottla.wire import records
+from tests.support.peers.java_tools import eventually
 
 TIMEOUT_S = 30
 

@@ -7,10 +7,10 @@ import sys
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from java_tools import eventually
 
 from ottla.testing.cluster import free_ports
 from ottla.testing.java import HOST, ApacheKafka, accepts, brokers_known
+from tests.support.peers.java_tools import eventually
 
 PARTITIONS = 4
 TIMEOUT_S = 60

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import wire_java_cases as java_cases
-from judges import need
 
 from ottla.testing.peers import peer_jars
 from ottla.wire import records
 from ottla.wire.records import Record
 from ottla.wire.schema import SCHEMA_FOLDER
+from tests.support.judges import need
+from tests.support.peers import wire_java_cases as java_cases
 
 pytestmark = pytest.mark.peers
 

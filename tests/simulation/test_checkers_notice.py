@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from ottla.broker import replica_reads
-from ottla.broker.partition import Partition
+from ottla.broker.fetching import reads
+from ottla.broker.replication.partition import Partition
 from ottla.controller import election
 from ottla.controller.decisions import failover
 from ottla.controller.interpreter import Interpreter
-from ottla.coordinator.group_coordinator import GroupCoordinator
-from ottla.coordinator.groups import Group
-from ottla.coordinator.offsets import Commits
+from ottla.coordinator.groups.coordinator import GroupCoordinator
+from ottla.coordinator.groups.group import Group
+from ottla.coordinator.groups.offsets import Commits
 from ottla.errors import ErrorCode
 from ottla.metadata.store import Check
 from ottla.metadata.znodes import LeaderAndIsr
 from ottla.simulation import scenario
 from ottla.simulation.disk import SimFile
 from ottla.simulation.runner import run_seed
-from ottla.storage.append_checks import Origin
-from ottla.storage.log import AppendInfo, Log
-from ottla.storage.producer_state import ProducerState
+from ottla.storage.append.checks import Origin
+from ottla.storage.log.log import AppendInfo, Log
+from ottla.storage.log.producer_state import ProducerState
 
 FOLDER = Path(__file__).parent
 SEEDS = range(1, 61)
@@ -110,7 +110,7 @@ def test_producers_that_are_not_recognised(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_readers_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_reads, "_visible_end", lambda params, log: log.end_offset)
+    monkeypatch.setattr(reads, "_visible_end", lambda params, log: log.end_offset)
     assert _is_noticed("data", ", high watermark ")
 
 

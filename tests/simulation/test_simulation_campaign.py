@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from campaign import ROOT, table, write_page
+
+from tests.support.campaign import ROOT, table, write_page
 
 FOLDER = Path(__file__).parent
 SCENARIOS = sorted(FOLDER.rglob("*.toml"))

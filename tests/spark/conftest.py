@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from judges import need
 from pyspark.sql import SparkSession
 
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper, KraftKafka
 from ottla.testing.java import missing_reason as missing_peer
 from ottla.testing.spark import missing_reason, spark_session, stop_session
+from tests.support.judges import need
 
 JUDGED = os.environ.get("OTTLA_JUDGED", "ottla")
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from judges import need
 
-from ottla.spark.session import missing_reason
+from ottla.spark.launch.session import missing_reason
+from tests.support.judges import need
 
 DEMO = Path(__file__).parents[2] / "tools" / "demo.py"
 LIMIT_S = 400

@@ -16,11 +16,19 @@ import shutil
 from pathlib import Path
 
 import pytest
-from campaign import table, write_page
-from judges import need
-from kill_round import BROKERS, KILLS, RECORDS, RECORDS_PER_SECOND, Round, Verdict, run_round
 
-from ottla.spark.session import missing_reason
+from ottla.spark.launch.session import missing_reason
+from tests.support.campaign import table, write_page
+from tests.support.judges import need
+from tests.support.spark.kill_round import (
+    BROKERS,
+    KILLS,
+    RECORDS,
+    RECORDS_PER_SECOND,
+    Round,
+    Verdict,
+    run_round,
+)
 
 pytestmark = pytest.mark.spark
 

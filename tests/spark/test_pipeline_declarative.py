@@ -13,12 +13,12 @@ import pyspark
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from judges import need
-from pipeline_helpers import read_topic
 
-from ottla.spark.java import java_home
-from ottla.spark.session import missing_reason
+from ottla.spark.launch.java import java_home
+from ottla.spark.launch.session import missing_reason
 from ottla.testing.cluster import Cluster
+from tests.support.judges import need
+from tests.support.spark.pipeline_helpers import read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -10,7 +10,6 @@ from datetime import datetime
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from pipeline_helpers import DEADLINE_S, read_topic
 
 from ottla.pipelines import Archive, Pipeline, Source, parse_pipeline, run_pipeline
 from ottla.pipelines.context import JobContext
@@ -18,6 +17,7 @@ from ottla.pipelines.jobs.archive import ArchiveWriter, with_time_columns
 from ottla.pipelines.jobs.audit import incidents, parse_events
 from ottla.pipelines.mirror_groups import OFFSET_HEADER
 from ottla.testing.cluster import Cluster
+from tests.support.spark.pipeline_helpers import DEADLINE_S, read_topic
 
 pytestmark = pytest.mark.spark
 

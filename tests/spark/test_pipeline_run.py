@@ -6,10 +6,10 @@ import json
 import threading
 
 import pytest
-from pipeline_helpers import DEADLINE_S, read_topic, wait_for
 
 from ottla.pipelines import parse_pipeline, run_pipeline
 from ottla.pipelines.runner import PipelineRun, StopSignal
+from tests.support.spark.pipeline_helpers import DEADLINE_S, read_topic, wait_for
 
 pytestmark = pytest.mark.spark
 

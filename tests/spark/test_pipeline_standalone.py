@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from judges import need
-from pipeline_helpers import DEADLINE_S, read_topic
 
-from ottla.spark.java import java_home
-from ottla.spark.session import missing_reason
+from ottla.spark.launch.java import java_home
+from ottla.spark.launch.session import missing_reason
 from ottla.testing.cluster import Cluster, free_ports
+from tests.support.judges import need
+from tests.support.spark.pipeline_helpers import DEADLINE_S, read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

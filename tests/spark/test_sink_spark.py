@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
-from topics import WAIT_S, Topics
+
+from tests.support.spark.topics import WAIT_S, Topics
 
 pytestmark = pytest.mark.spark
 

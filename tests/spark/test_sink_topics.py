@@ -7,11 +7,11 @@ import itertools
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer
-from topics import WAIT_S, Topics, rows
 
 from ottla.spark.errors import SourceError
-from ottla.spark.sink import Work
+from ottla.spark.sink.writers import Work
 from ottla.testing.cluster import Cluster
+from tests.support.spark.topics import WAIT_S, Topics, rows
 
 HUNDRED = [b"%03d" % number for number in range(100)]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
-from topics import WAIT_S, Topics
 
-from ottla.spark.session import ARROW_OPTIONS
+from ottla.spark.launch.session import ARROW_OPTIONS
+from tests.support.spark.topics import WAIT_S, Topics
 
 pytestmark = pytest.mark.spark
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
-from topics import Topics, read_ranges
 
 from ottla.spark.errors import DataLoss, OffsetError, SourceError, TopicRecreated
 from ottla.spark.kafka import KafkaClient
-from ottla.spark.reader import RangeReader
-from ottla.spark.stream import StreamPlanner
+from ottla.spark.source.reader import RangeReader
+from ottla.spark.source.stream import StreamPlanner
 from ottla.testing.cluster import Cluster, free_ports
+from tests.support.spark.topics import Topics, read_ranges
 
 HUNDRED = [b"%03d" % number for number in range(100)]
 
@@ -276,7 +276,7 @@ def test_a_secured_cluster():
             options = outside.source(subscribe=name, **given)
             client = KafkaClient(options.connect)
             try:
-                from ottla.spark.planner import Planner
+                from ottla.spark.source.planner import Planner
 
                 return read_ranges(client, Planner(client, options).batch(), options).num_rows
             finally:

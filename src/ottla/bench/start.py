@@ -92,7 +92,7 @@ def rows(ours: Samples, theirs: Samples, import_time_ms: float) -> list[Row]:
             holds=memory_mb < MEMORY_GOAL_MB,
         ),
         Row(
-            work="import ottla.node",
+            work="import ottla.process.node",
             ours=import_time_ms,
             peer=None,
             unit="ms",

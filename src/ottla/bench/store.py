@@ -25,7 +25,7 @@ from ottla.bench.table import Row, chosen_names, exit_code, print_rows
 from ottla.errors import OttlaError
 from ottla.runtime import system_runtime
 from ottla.testing.java import ApacheZooKeeper, missing_reason
-from ottla.zk.client import ZooKeeperClient
+from ottla.zk.client.store import ZooKeeperClient
 
 ROUNDS = 7
 SINGLE_CREATES = 400

@@ -25,17 +25,17 @@ def command(path: Path, overrides: dict[str, str]) -> None:
 
     import uvloop
 
-    from ottla.config import BrokerConfig
+    from ottla.config.broker import BrokerConfig
 
     config = BrokerConfig.from_file(path, overrides)
     for warning in config.warnings:
         click.echo(f"warning: {warning}", err=True)
-    from ottla.collector import collect_rarely
-    from ottla.file_limit import raise_file_limit
-    from ottla.logs import configure_logging
-    from ottla.node import Node, run_broker
+    from ottla.process.collector import collect_rarely
+    from ottla.process.file_limit import raise_file_limit
+    from ottla.process.logs import configure_logging
+    from ottla.process.node import Node, run_broker
+    from ottla.process.scheduling import schedule_as_told
     from ottla.runtime import system_runtime
-    from ottla.scheduling import schedule_as_told
 
     collect_rarely()
     raise_file_limit()

@@ -18,7 +18,7 @@ from ottla.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin.client import Admin
 
 
 @click.command("cluster", help="Show who is alive and who is the controller.")

@@ -23,7 +23,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.client.admin import ElectionType
+    from ottla.client.admin.client import ElectionType
 
 _PACKAGE = "org.apache.kafka.common.errors"
 # Errors whose Java class is not named after the code.
@@ -79,7 +79,7 @@ def command(
         raise click.UsageError("Missing required option(s): partition")
     if topic is None and partition is not None:
         raise click.UsageError("Option partition is only allowed if topic is used")
-    from ottla.client.admin import ElectionType
+    from ottla.client.admin.client import ElectionType
 
     election = ElectionType[election_type.upper()]
     try:
@@ -95,7 +95,7 @@ def command(
 
 def parse_partitions(text: str) -> list[TopicPartition]:
     """LeaderElectionCommand.parseReplicaElectionData."""
-    from ottla.cli.reassign_plan import ReassignmentError, duplicates, parse_partition_list
+    from ottla.cli.reassign.plan import ReassignmentError, duplicates, parse_partition_list
 
     try:
         found = parse_partition_list(text)

@@ -22,7 +22,7 @@ from ottla.errors import ErrorCode, KafkaError, OttlaError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from ottla.client.admin import Admin
+    from ottla.client.admin.client import Admin
     from ottla.client.fetch import FetchedRecord
 
 LIFECYCLE_TOPIC = "__ottla_lifecycle"

@@ -32,6 +32,11 @@ COMMANDS = {
     "pipeline": "Run data pipelines over topics, on Spark.",
     "bench": "Measure parts of Ottla beside their peers.",
 }
+# Where a command's module is not a sibling of this one.
+ROOMS = {
+    **dict.fromkeys(("topics", "configs", "reassign", "groups"), "{}.command"),
+    **dict.fromkeys(("produce", "consume", "dump-log"), "data.{}"),
+}
 FAILED = 1
 INTERRUPTED = 130
 
@@ -43,9 +48,9 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(
-            f"ottla.cli.{cmd_name.replace('-', '_')}"
-        ).command
+        module = cmd_name.replace("-", "_")
+        room = ROOMS.get(cmd_name, "{}").format(module)
+        command: click.Command = importlib.import_module(f"ottla.cli.{room}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode, KafkaError, OttlaError
 if TYPE_CHECKING:
     import asyncio
 
-    from ottla.client.admin import Admin
+    from ottla.client.admin.client import Admin
 
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP = "localhost:9092"
@@ -102,8 +102,8 @@ def flag(name: str, text: str) -> Callable[[Any], Any]:
 
 def connect_admin(bootstrap_server: str | None, command_config: Path | None = None) -> Admin:
     """A session with the cluster that was named, or with the usual one."""
-    from ottla.client.admin import Admin
-    from ottla.client.admin_config import AdminConfig
+    from ottla.client.admin.client import Admin
+    from ottla.client.settings import AdminConfig
     from ottla.runtime import system_runtime
 
     config = AdminConfig() if command_config is None else AdminConfig.from_file(command_config)

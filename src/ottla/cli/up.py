@@ -54,7 +54,7 @@ def command(
     metrics: int | None,
     overrides: dict[str, str],
 ) -> None:
-    from ottla import supervisor
+    from ottla.process import supervisor
 
     if zookeeper is not None and zookeeper_port is not None:
         raise click.UsageError("--zookeeper and --zookeeper-port exclude each other")

@@ -32,9 +32,9 @@ async def serve(
     refuses a write later.
     """
     from ottla.runtime import system_runtime
-    from ottla.zk.engine import StoreFailed
-    from ottla.zk.server import ZooKeeperServer
-    from ottla.zk.sessions import SessionLimits
+    from ottla.zk.server.engine import StoreFailed
+    from ottla.zk.server.server import ZooKeeperServer
+    from ottla.zk.server.sessions import SessionLimits
 
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[None] = loop.create_future()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.client.connection import Connection
 from ottla.client.sasl import authenticate
-from ottla.configdef import ConfigError
+from ottla.config.definitions import ConfigError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.sasl import PlainCredentials
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.cluster import DEFAULT_TIMEOUT_MS, RETRY_PAUSE_MS, response_error
-from ottla.client.produce_partitioner import StickyChoice, partition_of_key
+from ottla.client.partitioner import StickyChoice, partition_of_key
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m

@@ -1,4 +1,4 @@
-"""What the coordinators need from the broker, without importing it (`node.py` joins them)."""
+"""What the coordinators need from the broker without importing it; `process/node.py` joins them."""
 
 from __future__ import annotations
 

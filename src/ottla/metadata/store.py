@@ -1,6 +1,6 @@
 """The metadata store port: ZooKeeper's model, whoever implements it.
 
-Implementations: `metadata/embedded.py` (in process), `zk/client.py` (any ZooKeeper-protocol
+Implementations: `zk/embedded.py` (in process), `zk/client/store.py` (any ZooKeeper-protocol
 server). One conformance suite (tests/conformance) holds them to this text.
 """
 

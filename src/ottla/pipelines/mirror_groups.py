@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from ottla.client.admin.groups import GroupAdmin
 from ottla.client.fetch import EARLIEST, LATEST, list_offsets
-from ottla.client.group_admin import GroupAdmin
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines import topics
 from ottla.pipelines.context import connection_options
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin.client import Admin
     from ottla.pipelines.context import JobContext
     from ottla.pipelines.spec import Mirror
 

@@ -25,7 +25,7 @@ _STDERR = 2
 @contextmanager
 def pipeline_session(pipeline: Pipeline, *, log: Path | None = None) -> Iterator[SparkSession]:
     """With `log` what Spark's JVM and its workers say goes there and not to stderr."""
-    from ottla.spark.session import session, stop_session
+    from ottla.spark.launch.session import session, stop_session
 
     settings = {
         # Small data is the rule; 200 empty tasks for every batch would be slow.

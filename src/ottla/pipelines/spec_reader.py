@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ottla.configdef import nearest_name
+from ottla.config.definitions import nearest_name
 from ottla.errors import KafkaError
 from ottla.pipelines.spec import AVAILABLE_NOW, JOB_KINDS, Job, Pipeline
 from ottla.pipelines.spec_keys import (

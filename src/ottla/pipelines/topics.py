@@ -8,8 +8,8 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from ottla.client.admin import Admin, NewTopic, TopicDescription, raise_first_error
-from ottla.client.admin_config import AdminConfig
+from ottla.client.admin.client import Admin, NewTopic, TopicDescription, raise_first_error
+from ottla.client.settings import AdminConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines.spec_keys import SpecError, TopicSpec
 from ottla.runtime import system_runtime

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.configdef import ConfigError
+from ottla.config.definitions import ConfigError
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _FLAGS = ("required", "requisite", "sufficient", "optional")

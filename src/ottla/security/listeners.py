@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.config import comma_separated
-from ottla.configdef import ConfigError
+from ottla.config.broker import comma_separated
+from ottla.config.definitions import ConfigError
 from ottla.security.jaas import PLAIN_MODULE, JaasModule, parse_jaas
 from ottla.security.sasl import MECHANISMS, PLAIN, PlainCredentials, SaslSettings
 
 if TYPE_CHECKING:
-    from ottla.config import BrokerConfig
+    from ottla.config.broker import BrokerConfig
 
 _USER_OPTION = "user_"
 _SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")

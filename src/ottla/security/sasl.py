@@ -1,8 +1,9 @@
 """The server's side of SASL on one connection, as a state machine without I/O.
 
 `SaslServer` follows Kafka's SaslServerAuthenticator: which request is legal next, what a handshake
-and a token are answered with, and who is there in the end. `broker/authentication.py` puts it on
-the wire. One mechanism is there: PLAIN (RFC 4616, PlainSaslServer).
+and a token are answered with, and who is there in the end.
+`broker/network/authentication.py` puts it on the wire. One mechanism is there: PLAIN (RFC 4616,
+PlainSaslServer).
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ from ottla.simulation.disk import ProcessDisk, SimDisk
 from ottla.simulation.loop import Process, SimulationLoop
 from ottla.simulation.network import HostNetwork, SimNetwork
 from ottla.simulation.trace import Trace
-from ottla.zk.engine import Engine
-from ottla.zk.records import encode_record, iter_records
-from ottla.zk.server import ZooKeeperServer
+from ottla.zk.server.engine import Engine
+from ottla.zk.server.records import encode_record, iter_records
+from ottla.zk.server.server import ZooKeeperServer
 
 if TYPE_CHECKING:
-    from ottla.config import BrokerConfig
-    from ottla.node import Node
+    from ottla.config.broker import BrokerConfig
+    from ottla.process.node import Node
     from ottla.simulation.history import History
 
 T = TypeVar("T")
@@ -243,7 +243,7 @@ class SimCluster:
         self._ended(broker_id, process)
 
     async def _run_broker(self, broker_id: int, process: Process, runtime: Runtime) -> None:
-        from ottla.node import Node
+        from ottla.process.node import Node
 
         node = Node(self._broker_config(broker_id), runtime, lock_dir=runtime.disk.lock)  # type: ignore[attr-defined]
         try:
@@ -275,7 +275,7 @@ class SimCluster:
             self.start_broker(broker_id)
 
     def _broker_config(self, broker_id: int) -> BrokerConfig:
-        from ottla.config import BrokerConfig
+        from ottla.config.broker import BrokerConfig
 
         brokers = len(self.broker_ids)
         properties = {

@@ -23,10 +23,10 @@ from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.node import Node
+    from ottla.process.node import Node
     from ottla.simulation.cluster import SimCluster
     from ottla.simulation.workload import Expectations
-    from ottla.zk.tree import Tree
+    from ottla.zk.server.tree import Tree
 
 DATA = Path("/data")
 

@@ -16,14 +16,14 @@ from ottla.types import TopicPartition
 from ottla.wire import records
 
 if TYPE_CHECKING:
-    from ottla.broker.partition import Partition
-    from ottla.node import Node
+    from ottla.broker.replication.partition import Partition
+    from ottla.process.node import Node
     from ottla.runtime import Runtime
     from ottla.simulation.cluster import SimCluster
     from ottla.simulation.loop import Process
     from ottla.simulation.scenario import DataPlan
     from ottla.simulation.workload import Expectations
-    from ottla.storage.log import Log
+    from ottla.storage.log.log import Log
 
 _READ_BYTES = 1024 * 1024
 _WRITERS = ("producer", "pipeline", "mover")

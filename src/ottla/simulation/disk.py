@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from ottla.storage.dir_lock import DirInUse
+from ottla.storage.manager.dir_lock import DirInUse
 
 # Of the writes since the last sync, how many a power cut takes back.
 _LOST_WRITE_SHARE = 0.5

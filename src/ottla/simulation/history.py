@@ -24,10 +24,10 @@ from ottla.metadata.znodes import (
     TopicZnode,
 )
 from ottla.types import TopicPartition
-from ottla.zk.tree import CreateTxn, DeleteTxn, SetDataTxn, Tree, Txn
+from ottla.zk.server.tree import CreateTxn, DeleteTxn, SetDataTxn, Tree, Txn
 
 if TYPE_CHECKING:
-    from ottla.node import Node
+    from ottla.process.node import Node
     from ottla.simulation.trace import Trace
 
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")

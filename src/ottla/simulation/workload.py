@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.admin import Admin, ElectionType, NewPartitions, NewTopic
+from ottla.client.admin.client import Admin, ElectionType, NewPartitions, NewTopic
 from ottla.client.cluster import Cluster
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import NodeExistsError, NoNodeError, StoreError
@@ -25,7 +25,7 @@ from ottla.metadata.znodes import (
 )
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
-from ottla.zk.client import ZooKeeperClient
+from ottla.zk.client.store import ZooKeeperClient
 
 if TYPE_CHECKING:
     from ottla.runtime import Runtime

@@ -5,6 +5,6 @@ spark = session()
 spark.read.format("ottla").option("kafka.bootstrap.servers", …).option("subscribe", …).load()
 """
 
-from ottla.spark.session import session
+from ottla.spark.launch.session import session
 
 __all__ = ["session"]

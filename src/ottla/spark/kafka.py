@@ -17,8 +17,8 @@ from ottla.client.cluster import RETRY_PAUSE_MS, Cluster, response_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime, system_runtime
 from ottla.spark.errors import OffsetError, SourceError, TopicMissing
-from ottla.spark.offsets import TopicNow
 from ottla.spark.options import EARLIEST, LATEST, Connect, Subscription
+from ottla.spark.source.offsets import TopicNow
 from ottla.types import ZERO_TOPIC_ID, TopicPartition, format_topic_id
 from ottla.wire import messages as m
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.client.admin_config import AdminConfig
 from ottla.client.cluster import parse_bootstrap
-from ottla.configdef import ConfigError, nearest_name
+from ottla.client.settings import AdminConfig
+from ottla.config.definitions import ConfigError, nearest_name
 from ottla.security.sasl import PlainCredentials
 from ottla.spark.errors import OptionError
 from ottla.wire.compression import CODEC_NAMES

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.spark import offsets as o
 from ottla.spark.errors import OffsetError
+from ottla.spark.source import offsets as o
 
 
 def lag(progress: Mapping[str, Any]) -> int:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ottla.errors import OttlaError
 from ottla.runtime import Disk
-from ottla.storage import batch_scan, transaction_index
-from ottla.storage import segment as segments
-from ottla.storage.index import TIME_ENTRY_BYTES, IndexDamaged
-from ottla.storage.producer_state import ProducerState, SnapshotDamaged
+from ottla.storage.log import batch_scan, transaction_index
+from ottla.storage.log import segment as segments
+from ottla.storage.log.index import TIME_ENTRY_BYTES, IndexDamaged
+from ottla.storage.log.producer_state import ProducerState, SnapshotDamaged
 from ottla.wire import records
 from ottla.wire.compression import CODEC_NAMES
 from ottla.wire.primitives import WireError

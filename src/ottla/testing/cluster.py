@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from ottla.errors import OttlaError
-from ottla.supervisor import HOST, UpOptions, broker_properties, config_path, pid_path
+from ottla.process.supervisor import HOST, UpOptions, broker_properties, config_path, pid_path
 from ottla.testing.running import Running
 
 if TYPE_CHECKING:
-    from ottla.node import Node
-    from ottla.zk.server import ZooKeeperServer
+    from ottla.process.node import Node
+    from ottla.zk.server.server import ZooKeeperServer
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0  # longer than the supervisor waits for its brokers
@@ -138,7 +138,7 @@ class Cluster(_ClusterBase):
 
     async def _start_all(self) -> None:
         from ottla.runtime import system_runtime
-        from ottla.zk.server import ZooKeeperServer
+        from ottla.zk.server.server import ZooKeeperServer
 
         self._store = ZooKeeperServer(
             system_runtime(),
@@ -151,8 +151,8 @@ class Cluster(_ClusterBase):
         await asyncio.gather(*(self._start_node(i) for i in range(self.options.brokers)))
 
     async def _start_node(self, broker_id: int) -> None:
-        from ottla.config import BrokerConfig
-        from ottla.node import Node
+        from ottla.config.broker import BrokerConfig
+        from ottla.process.node import Node
         from ottla.runtime import system_runtime
 
         config = BrokerConfig.from_properties(broker_properties(self.options, broker_id))

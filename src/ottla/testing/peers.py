@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ottla.spark.java import MINIMUM_JAVA, java, java_home, java_version
-from ottla.spark.launchers import cache_folder
+from ottla.spark.launch.java import MINIMUM_JAVA, java, java_home, java_version
+from ottla.spark.launch.launchers import cache_folder
 
 __all__ = [
     "MINIMUM_JAVA",

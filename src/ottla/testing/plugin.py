@@ -31,7 +31,7 @@ def ottla_cluster() -> Iterator[Cluster]:
 def ottla_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One local Spark session for all tests, with `format("ottla")`; skips where Spark or Java is
     missing. A session that the tests have already is used, and left as it is."""
-    from ottla.spark.session import missing_reason, session, stop_session
+    from ottla.spark.launch.session import missing_reason, session, stop_session
 
     reason = missing_reason()
     if reason is not None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.spark.jars import connector_jars
-from ottla.spark.session import missing_reason as spark_missing_reason
-from ottla.spark.session import session, stop_session
+from ottla.spark.launch.jars import connector_jars
+from ottla.spark.launch.session import missing_reason as spark_missing_reason
+from ottla.spark.launch.session import session, stop_session
 from ottla.testing.tally import Tally
 
 if TYPE_CHECKING:

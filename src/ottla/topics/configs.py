@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, cast
 
-from ottla.configdef import (
+from ottla.config.definitions import (
     ConfigDef,
     ConfigEntry,
     ConfigError,
@@ -21,7 +21,7 @@ from ottla.configdef import (
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.config import BrokerConfig
+    from ottla.config.broker import BrokerConfig
 
 # In the order of Kafka 2.8's answers to DescribeConfigs: its tools print what shares a bucket of
 # a HashMap in that order.

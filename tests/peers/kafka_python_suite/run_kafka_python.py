@@ -22,8 +22,8 @@ from ottla.testing.java import ApacheKafka, ApacheZooKeeper, KraftKafka
 from ottla.testing.peers import peer_folder
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-from ottla_brokers import OttlaBrokers, ottla_zookeeper  # noqa: E402
+sys.path.insert(0, str(HERE.parents[2]))
+from tests.support.peers.ottla_brokers import OttlaBrokers, ottla_zookeeper  # noqa: E402
 
 SUITE = "kafka-python-suite"
 CLAIMED_VERSION = "3.7.2"

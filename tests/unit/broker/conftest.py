@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ottla.metadata.embedded import EmbeddedStore
 from ottla.runtime import system_runtime
-from ottla.zk.engine import Engine
+from ottla.zk.embedded import EmbeddedStore
+from ottla.zk.server.engine import Engine
 
 
 @pytest.fixture

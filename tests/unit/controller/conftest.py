@@ -3,7 +3,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from controlled_cluster import ControlledCluster
+
+from tests.support.controller.controlled_cluster import ControlledCluster
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from controlled_cluster import ControlledCluster, eventually
 
 from ottla.controller.controller import Controller
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.znodes import ReassignPartitionsZnode, ReplicaAssignment
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from tests.support.controller.controlled_cluster import ControlledCluster, eventually
 
 T0 = TopicPartition("t", 0)
 ADMIN_NODE = "/admin/reassign_partitions"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from coordinator_fakes import VirtualClock
-
 from ottla.coordinator.deadlines import Deadlines
 from ottla.runtime import SystemClock
+from tests.support.coordinator.coordinator_fakes import VirtualClock
 
 
 async def test_keys_are_woken_once_in_order_and_not_early() -> None:

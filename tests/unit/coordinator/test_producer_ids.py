@@ -7,7 +7,6 @@ import random
 from typing import Any, cast
 
 import pytest
-from coordinator_fakes import VirtualClock
 
 from ottla.coordinator.producer_ids import ProducerIds
 from ottla.errors import ErrorCode, KafkaError
@@ -20,6 +19,7 @@ from ottla.metadata.store import (
     StoreError,
 )
 from ottla.runtime import Runtime
+from tests.support.coordinator.coordinator_fakes import VirtualClock
 
 PATH = "/latest_producer_id_block"
 

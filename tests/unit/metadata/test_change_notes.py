@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ottla.metadata.change_notes import CHANGE_EXPIRATION_MS, ChangeNotes
-from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.store import CreateMode
 from ottla.metadata.znode_values import BadZnodeError
 from ottla.runtime import system_runtime
-from ottla.zk.engine import Engine
+from ottla.zk.embedded import EmbeddedStore
+from ottla.zk.server.engine import Engine
 
 
 class FakeClock:

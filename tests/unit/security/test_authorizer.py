@@ -12,7 +12,6 @@ import pytest
 
 from ottla.errors import ErrorCode
 from ottla.metadata.acl_znodes import AclZnode
-from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.store import NoNodeError
 from ottla.metadata.znode_values import BadZnodeError
 from ottla.runtime import system_runtime
@@ -26,7 +25,8 @@ from ottla.security.acls import (
     ResourceType,
 )
 from ottla.security.authorizer import AclAuthorizer, AuthorizerSettings
-from ottla.zk.engine import Engine
+from ottla.zk.embedded import EmbeddedStore
+from ottla.zk.server.engine import Engine
 
 TOPIC = ResourceType.TOPIC
 PATTERN = ResourcePattern(TOPIC, "t")

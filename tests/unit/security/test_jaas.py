@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.configdef import ConfigError
+from ottla.config.definitions import ConfigError
 from ottla.security.jaas import parse_jaas
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, require_cluster
-from ottla.broker.quotas_store import KEYS, change, entity_of, value_text
+from ottla.broker.quotas.stored import KEYS, change, entity_of, value_text
+from ottla.broker.requests.authorization import Operation, require_cluster
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.requests.context import RequestContext
 
 
 async def handle(

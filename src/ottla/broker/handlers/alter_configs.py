@@ -11,18 +11,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker import config_admin, dynamic_config
+from ottla.broker.admin import broker_configs, configs
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.requests.context import RequestContext
 
 Result = m.AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(ctx: RequestContext, request: m.AlterConfigsRequest) -> m.AlterConfigsResponse:
     alter = partial(_alter, ctx, request.validate_only)
-    results = await config_admin.alter_each(ctx, request.resources, Result, alter)
+    results = await configs.alter_each(ctx, request.resources, Result, alter)
     return m.AlterConfigsResponse(responses=results)
 
 
@@ -31,13 +31,11 @@ async def _alter(
 ) -> None:
     entries = [(config.name, config.value) for config in resource.configs]
     name, services = resource.resource_name, ctx.services
-    if resource.resource_type == config_admin.ResourceType.TOPIC:
-        await config_admin.replace_topic_config(
-            services, name, entries, validate_only=validate_only
-        )
-    elif resource.resource_type == config_admin.ResourceType.BROKER:
-        await dynamic_config.replace_broker_config(
+    if resource.resource_type == configs.ResourceType.TOPIC:
+        await configs.replace_topic_config(services, name, entries, validate_only=validate_only)
+    elif resource.resource_type == configs.ResourceType.BROKER:
+        await broker_configs.replace_broker_config(
             services, name, entries, validate_only=validate_only
         )
     else:
-        raise config_admin.unsupported_resource(resource.resource_type)
+        raise configs.unsupported_resource(resource.resource_type)

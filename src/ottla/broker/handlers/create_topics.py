@@ -16,18 +16,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import (
+from ottla.broker.admin.topics import duplicates
+from ottla.broker.requests.authorization import (
     Operation,
     ResourceType,
     allowed_on_cluster,
     refused_names,
 )
-from ottla.broker.topic_admin import duplicates
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.requests.context import RequestContext
 
 Result = m.CreateTopicsResponse.CreatableTopicResult
 

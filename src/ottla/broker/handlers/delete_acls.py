@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.acl_messages import NO_AUTHORIZER, read_filter
-from ottla.broker.authorization import Operation, require_cluster
+from ottla.broker.requests.acl_messages import NO_AUTHORIZER, read_filter
+from ottla.broker.requests.authorization import Operation, require_cluster
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.requests.context import RequestContext
 
 
 async def handle(ctx: RequestContext, request: m.DeleteAclsRequest) -> m.DeleteAclsResponse:

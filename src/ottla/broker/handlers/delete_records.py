@@ -13,15 +13,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, refused_names
-from ottla.broker.partition import Partition
-from ottla.broker.replica_manager import INTERNAL_TOPICS
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replica_manager import INTERNAL_TOPICS
+from ottla.broker.requests.authorization import Operation, ResourceType, refused_names
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.requests.context import RequestContext
 
     Result = m.DeleteRecordsResponse.DeleteRecordsPartitionResult
 

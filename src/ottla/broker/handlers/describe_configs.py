@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation
-from ottla.broker.config_admin import ResourceType, missing_config_right, read_topic_config
-from ottla.broker.topic_admin import as_api_error
-from ottla.configdef import ConfigEntry, ConfigSource
+from ottla.broker.admin.configs import ResourceType, missing_config_right, read_topic_config
+from ottla.broker.admin.topics import as_api_error
+from ottla.broker.requests.authorization import Operation
+from ottla.config.definitions import ConfigEntry, ConfigSource
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topics import names
 from ottla.topics.configs import describe
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.requests.context import RequestContext
 
 Result = m.DescribeConfigsResponse.DescribeConfigsResult
 Config = m.DescribeConfigsResponse.DescribeConfigsResourceResult

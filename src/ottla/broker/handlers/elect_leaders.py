@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, require_cluster
+from ottla.broker.requests.authorization import Operation, require_cluster
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -20,8 +20,8 @@ from ottla.wire import messages as m
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ottla.broker.context import RequestContext
-    from ottla.broker.metadata_cache import MetadataCache
+    from ottla.broker.membership.metadata_cache import MetadataCache
+    from ottla.broker.requests.context import RequestContext
 
 _PREFERRED = 0
 _UNCLEAN = 1

@@ -19,13 +19,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.authorization import (
-    Operation,
-    ResourceType,
-    allowed_on_cluster,
-    refused_names,
-)
-from ottla.broker.fetch_sessions import (
+from ottla.broker.fetching.incremental import fetch_in_session
+from ottla.broker.fetching.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
@@ -35,22 +30,27 @@ from ottla.broker.fetch_sessions import (
     SessionEntry,
     identity,
 )
-from ottla.broker.quotas import FetchAllowance
-from ottla.broker.replica_types import (
+from ottla.broker.quotas.clients import FetchAllowance
+from ottla.broker.replication.types import (
     READ_COMMITTED,
     FetchParams,
     FetchPartition,
     FetchResult,
     check_isolation_level,
 )
-from ottla.broker.session_fetch import fetch_in_session
+from ottla.broker.requests.authorization import (
+    Operation,
+    ResourceType,
+    allowed_on_cluster,
+    refused_names,
+)
 from ottla.errors import ErrorCode
-from ottla.storage.segment import EMPTY
+from ottla.storage.log.segment import EMPTY
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.requests.context import RequestContext
 
 _OLDEST_WITH_BATCHES = 4
 _OLDEST_WITH_STORAGE_ERROR = 6

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import (
+from ottla.broker.requests.authorization import (
     Operation,
     ResourceType,
     allowed,
     allowed_on_any,
     allowed_on_cluster,
 )
-from ottla.coordinator.transaction_coordinator import InitResult, ProducerIdentity
+from ottla.coordinator.transactions.coordinator import InitResult, ProducerIdentity
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.requests.context import RequestContext
 
 _NONE_GIVEN = -1
 _OLDEST_WITH_FENCED = 4

@@ -1,7 +1,7 @@
 """LeaderAndIsr (4), versions 0 to 7.
 
 Behaviour: the controller's orders to lead or follow, carried out at once; per-partition codes as in
-Kafka 2.8 (broker/replica_roles.py). A stale broker epoch gives 77, a stale controller epoch 11,
+Kafka 2.8 (broker/replication/roles.py). A stale broker epoch gives 77, a stale controller epoch 11,
 both at the top and for every partition.
 Versions: 0 and 1 name the topic in every partition, 2 to 4 group by name, from 5 on answers are
 grouped by topic id. v6 adds the recovery state, v7 the KRaft flag; both are not used.
@@ -13,17 +13,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, allowed_on_cluster
-from ottla.broker.replica_request_epochs import refusal
-from ottla.broker.replica_roles import create_logs_ahead, refuse_leader_and_isr
-from ottla.broker.stale_logs import delete_stale_logs
+from ottla.broker.membership.stale_logs import delete_stale_logs
+from ottla.broker.replication.request_epochs import refusal
+from ottla.broker.replication.roles import create_logs_ahead, refuse_leader_and_isr
+from ottla.broker.requests.authorization import Operation, allowed_on_cluster
 from ottla.errors import ErrorCode
 from ottla.metadata.store import StoreError
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import BrokerServices, RequestContext
+    from ottla.broker.requests.context import BrokerServices, RequestContext
 
 log = logging.getLogger(__name__)
 

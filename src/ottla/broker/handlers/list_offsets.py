@@ -14,18 +14,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, ResourceType, refused_names
-from ottla.broker.partition import Partition
-from ottla.broker.replica_types import READ_COMMITTED, check_isolation_level
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.types import READ_COMMITTED, check_isolation_level
+from ottla.broker.requests.authorization import Operation, ResourceType, refused_names
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage import lookup
-from ottla.storage.log import Log
-from ottla.storage.segment import LOG_SUFFIX
+from ottla.storage.log import lookup
+from ottla.storage.log.log import Log
+from ottla.storage.log.segment import LOG_SUFFIX
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.requests.context import RequestContext
 
     Part = m.ListOffsetsRequest.ListOffsetsPartition
     Answer = m.ListOffsetsResponse.ListOffsetsPartitionResponse

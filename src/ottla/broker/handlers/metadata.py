@@ -22,7 +22,9 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import (
+from ottla.broker.membership.metadata_cache import BrokerInfo
+from ottla.broker.membership.registered import registrations
+from ottla.broker.requests.authorization import (
     NOT_ASKED_FOR,
     Operation,
     ResourceType,
@@ -32,8 +34,6 @@ from ottla.broker.authorization import (
     cluster_operations,
     refused_names,
 )
-from ottla.broker.metadata_cache import BrokerInfo
-from ottla.broker.registered import registrations
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import StoreError
 from ottla.metadata.znodes import BadZnodeError, BrokerIdZnode
@@ -42,8 +42,8 @@ from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-    from ottla.broker.metadata_cache import MetadataCache, PartitionState
+    from ottla.broker.membership.metadata_cache import MetadataCache, PartitionState
+    from ottla.broker.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 _NO_LEADER = -1

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import (
+from ottla.broker.requests.authorization import (
     Operation,
     ResourceType,
     allowed_on_cluster,
@@ -22,7 +22,7 @@ from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.requests.context import RequestContext
 
     Part = m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
     Answer = m.OffsetForLeaderEpochResponse.EpochEndOffset

@@ -1,7 +1,7 @@
 """Produce (0), versions 0 to 11.
 
 Behaviour: one record batch per partition is appended by the leader; batches stay as they are but
-for offsets and leader epoch (storage/append_checks.py says what is checked). acks=0 sends nothing
+for offsets and leader epoch (storage/append/checks.py says what is checked). acks=0 sends nothing
 back; an error then ends the connection (KafkaError out of `handle`).
 Versions: 0 to 2 carry message formats 0 and 1, which are not stored:
 UNSUPPORTED_FOR_MESSAGE_FORMAT. zstd needs v7. v8 has record errors, v10 the current leader and its
@@ -13,13 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import (
-    Operation,
-    ResourceType,
-    allowed,
-    refused_names,
-)
-from ottla.broker.replica_types import ProduceResult
+from ottla.broker.replication.types import ProduceResult
+from ottla.broker.requests.authorization import Operation, ResourceType, allowed, refused_names
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -33,8 +28,8 @@ from ottla.wire.records import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
-    from ottla.broker.replica_manager import ReplicaManager
+    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.requests.context import RequestContext
 
 _OLDEST_WITH_BATCHES = 3
 _OLDEST_WITH_ZSTD = 7

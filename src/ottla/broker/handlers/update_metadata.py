@@ -13,13 +13,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import Operation, require_cluster
-from ottla.broker.replica_request_epochs import refusal
+from ottla.broker.replication.request_epochs import refusal
+from ottla.broker.requests.authorization import Operation, require_cluster
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
+    from ottla.broker.requests.context import RequestContext
 
 log = logging.getLogger("state.change.logger")
 

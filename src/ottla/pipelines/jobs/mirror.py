@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.client.admin import NewPartitions, raise_first_error
+from ottla.client.admin.client import NewPartitions, raise_first_error
 from ottla.pipelines import topics
 from ottla.pipelines.context import Stream, connection_options
 from ottla.pipelines.mirror_groups import OFFSET_HEADER, GroupPositions
@@ -17,7 +17,7 @@ from ottla.pipelines.spec_keys import SpecError, TopicSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ottla.client.admin import Admin
+    from ottla.client.admin.client import Admin
     from ottla.pipelines.context import JobContext
     from ottla.pipelines.spec import Mirror
 

@@ -17,7 +17,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ottla.client.admin import Admin
+    from ottla.client.admin.client import Admin
     from ottla.pipelines.context import JobContext
     from ottla.pipelines.spec import Restore
 

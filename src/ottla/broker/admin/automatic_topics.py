@@ -1,0 +1,220 @@
+"""Topics that come into being without a CreateTopics request of a client.
+
+Two ways: a Metadata request for an unknown topic, and FindCoordinator's need for an internal one.
+The controller creates them itself; any other broker asks the controller with a CreateTopics
+request of its own (Kafka's AutoTopicCreationManager; Kafka 2.8 would let every broker write).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Container, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.store import StoreError
+from ottla.topics import names
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.membership.metadata_cache import MetadataCache
+    from ottla.broker.membership.ports import ControllerClient, ControllerPort
+    from ottla.config.broker import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+# Below 6, from where on a quota on mutations would refuse the topic (KIP-599).
+_CREATE_TOPICS_VERSION = 5
+_MAX_CREATIONS_UNDER_WAY = 10_000
+
+
+class CreateTopics(Protocol):
+    """`TopicAdmin.create_topics`."""
+
+    def __call__(
+        self, topics: Sequence[m.CreateTopicsRequest.CreatableTopic], *, timeout_ms: int
+    ) -> Awaitable[list[m.CreateTopicsResponse.CreatableTopicResult]]: ...
+
+
+# Which of these topics the store holds; StoreError where it cannot be asked.
+StoredTopics = Callable[[Sequence[str]], Awaitable[Container[str]]]
+
+
+def is_legal(name: str) -> bool:
+    """Whether a topic may have this name."""
+    try:
+        names.validate(name)
+    except KafkaError:
+        return False
+    return True
+
+
+def automatic_topic(config: BrokerConfig, name: str) -> m.CreateTopicsRequest.CreatableTopic:
+    """AutoTopicCreationManager.creatableTopic."""
+    if name == names.OFFSETS_TOPIC:
+        partitions = config.integer("offsets.topic.num.partitions")
+        factor = config.integer("offsets.topic.replication.factor")
+        configs = {
+            "compression.type": "producer",
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
+        }
+    elif name == names.TRANSACTIONS_TOPIC:
+        partitions = config.integer("transaction.state.log.num.partitions")
+        factor = config.integer("transaction.state.log.replication.factor")
+        configs = {
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(config.integer("transaction.state.log.min.isr")),
+            "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
+            "unclean.leader.election.enable": "false",
+        }
+    else:
+        partitions = config.integer("num.partitions")
+        factor = config.integer("default.replication.factor")
+        configs = {}
+    return m.CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        configs=[
+            m.CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+            for key, value in configs.items()
+        ],
+    )
+
+
+class AutomaticTopics:
+    """Asks for topics, each at most once at a time."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata_cache: MetadataCache,
+        controller: ControllerPort,
+        controller_client: ControllerClient,
+        create_topics: CreateTopics,
+        stored_topics: StoredTopics,
+    ) -> None:
+        self._config = config
+        self._cache = metadata_cache
+        self._controller = controller
+        self._controller_client = controller_client
+        self._create_topics = create_topics
+        self._stored_topics = stored_topics
+        # Topics whose creation this broker asked for and has not heard the end of.
+        self._being_created: set[str] = set()
+        self._requests: set[asyncio.Task[None]] = set()
+
+    async def missing_topics(self, topics: Sequence[str], *, create: bool) -> dict[str, ErrorCode]:
+        """What a Metadata answer says of topics that are not in the cache.
+
+        Where `create` and auto.create.topics.enable allow it they are created: by the controller
+        itself (LEADER_NOT_AVAILABLE until they have leaders), by any other broker through a
+        CreateTopics request to the controller (UNKNOWN_TOPIC_OR_PARTITION until they show).
+        """
+        codes = {
+            name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if is_legal(name)
+            else ErrorCode.INVALID_TOPIC_EXCEPTION
+            for name in topics
+        }
+        legal = [name for name in topics if is_legal(name)]
+        unheard_of = await self._stored_but_unheard_of(legal)
+        codes.update(dict.fromkeys(unheard_of, ErrorCode.LEADER_NOT_AVAILABLE))
+        if create and self._config.boolean("auto.create.topics.enable"):
+            new = [name for name in legal if name not in unheard_of]
+            codes.update(await self._create_automatically(new))
+        return codes
+
+    async def _stored_but_unheard_of(self, topics: Sequence[str]) -> set[str]:
+        """The topics that exist although no controller has told this broker of any topic yet.
+
+        A broker that has just started is in that state for a moment, and for as long as a session
+        lasts where the controller died. Kafka calls the topics unknown then, which a librdkafka
+        producer takes for the end of the topic and of all records that wait for it.
+        """
+        if not topics or self._cache.topic_names():
+            return set()
+        try:
+            stored = await self._stored_topics(topics)
+        except StoreError as error:
+            log.info("the store could not be asked for topics: %r", error)
+            return set(topics)
+        return {name for name in topics if name in stored}
+
+    async def ensure_internal_topic(self, name: str) -> None:
+        """Has `__consumer_offsets` or `__transaction_state` created; does not wait for it.
+
+        Does so whatever auto.create.topics.enable says, as Kafka's FindCoordinator does.
+        """
+        if not self._cache.contains_topic(name):
+            await self._create_automatically([name])
+
+    async def _create_automatically(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
+        room = _MAX_CREATIONS_UNDER_WAY - len(self._being_created)
+        new = [name for name in topics if name not in self._being_created][:room]
+        if not new:
+            return {}
+        wanted = [automatic_topic(self._config, name) for name in new]
+        self._being_created.update(new)
+        if not self._controller.is_active:
+            task = asyncio.get_running_loop().create_task(self._ask_controller(wanted))
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
+            return {}
+        try:
+            results = await self._create_topics(wanted, timeout_ms=0)
+        finally:
+            self._being_created.difference_update(new)
+        # No time was given: code 7 is a topic that was written and has no leaders yet.
+        created = {r.name for r in results if r.error_code == ErrorCode.REQUEST_TIMED_OUT}
+        _log_creations([topic for topic in wanted if topic.name in created])
+        under_way = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.TOPIC_ALREADY_EXISTS)
+        return {
+            result.name: ErrorCode.LEADER_NOT_AVAILABLE
+            if result.error_code in under_way
+            else ErrorCode(result.error_code)
+            for result in results
+        }
+
+    async def _ask_controller(self, topics: list[m.CreateTopicsRequest.CreatableTopic]) -> None:
+        timeout_ms = self._config.integer("request.timeout.ms")
+        request = m.CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+        try:
+            response = await self._controller_client.send(
+                request, _CREATE_TOPICS_VERSION, timeout_ms=timeout_ms
+            )
+        except (OSError, TimeoutError) as error:
+            log.info("the controller could not be asked to create topics: %s", error)
+            return
+        finally:
+            self._being_created.difference_update(topic.name for topic in topics)
+        results = cast("m.CreateTopicsResponse", response).topics
+        created = {r.name for r in results if r.error_code == ErrorCode.NONE}
+        _log_creations([topic for topic in topics if topic.name in created])
+        for result in results:
+            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                log.warning(
+                    "the controller did not create topic %s: code %d %s",
+                    result.name,
+                    result.error_code,
+                    result.error_message or "",
+                )
+
+    async def close(self) -> None:
+        """Gives up requests to the controller that are still under way."""
+        for task in tuple(self._requests):
+            task.cancel()
+        await asyncio.gather(*self._requests, return_exceptions=True)
+
+
+def _log_creations(topics: Sequence[m.CreateTopicsRequest.CreatableTopic]) -> None:
+    for topic in topics:
+        log.info(
+            "Auto creation of topic %s with %d partitions and replication factor %d is successful",
+            topic.name,
+            topic.num_partitions,
+            topic.replication_factor,
+        )

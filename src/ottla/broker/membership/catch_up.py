@@ -1,0 +1,92 @@
+"""Finds out what nobody could tell this broker, when a controller first speaks to it.
+
+Topics end and partitions move while a broker is down or without a session, and a controller may die
+before it has told everybody. Its successor does not know of topics that are gone; a controller that
+took this broker for dead does not tell it later. Both show in the store. Once a controller speaks
+to this life of the broker, whatever it left to the dead broker is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.membership.stale_logs import (
+    delete_stale_logs,
+    delete_strays,
+    forget_ended_topics,
+    strays,
+)
+from ottla.metadata.store import StoreError
+
+if TYPE_CHECKING:
+    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.metadata.store import MetadataStore
+
+log = logging.getLogger(__name__)
+
+# A controller first names only the brokers, then everything.
+_FIRST_UPDATES = 3
+# Later there is a new session, and with it a new look.
+_ATTEMPTS = 60
+_PAUSE_S = 1.0
+
+
+class CatchUp:
+    """A listener of the metadata cache; `spawn` runs work in the background."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        replica_manager: ReplicaManager,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._store = store
+        self._replica_manager = replica_manager
+        self._spawn = spawn
+        self._told_under = replica_manager.metadata_cache.told_under
+        self._updates_to_look_at = 0
+
+    def metadata_came(self, topics: frozenset[str]) -> None:
+        told_under = self._replica_manager.metadata_cache.told_under
+        if told_under != self._told_under:
+            self._told_under = told_under
+            self._updates_to_look_at = _FIRST_UPDATES
+            self._spawn(
+                _persistently(lambda: forget_ended_topics(self._store, self._replica_manager))
+            )
+        if self._updates_to_look_at:
+            self._updates_to_look_at -= 1
+            suspects = strays(self._replica_manager, all_told=bool(topics))
+            if suspects:
+                self._spawn(
+                    _persistently(
+                        lambda: delete_strays(self._store, self._replica_manager, suspects)
+                    )
+                )
+
+
+async def delete_when_named(
+    store: MetadataStore, replica_manager: ReplicaManager, topics: Collection[str]
+) -> None:
+    """Deletes stale logs of topics that had no id yet, once they have one."""
+    for _ in range(_ATTEMPTS):
+        if not topics:
+            return
+        await asyncio.sleep(_PAUSE_S)
+        try:
+            topics = await delete_stale_logs(store, replica_manager, only=topics)
+        except StoreError as error:
+            log.warning("the ids of new topics could not be read, trying again: %r", error)
+
+
+async def _persistently(look: Callable[[], Awaitable[None]]) -> None:
+    for _ in range(_ATTEMPTS):
+        try:
+            await look()
+            return
+        except StoreError as error:
+            log.warning("what changed meanwhile could not be read, trying again: %r", error)
+            await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,170 @@
+"""A listening socket of the broker and the connections made to it.
+
+Idle connections are found by one sweep for all of them, so that 5,000 silent peers cost neither
+timers nor tasks. Sockets open before the broker can serve: until `start_processing` connections
+are accepted but not read (KafkaServer opens its sockets early in the same way).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ottla.broker.network.connection import ClientConnection
+from ottla.broker.network.limits import ConnectionQuotas
+from ottla.errors import InvariantViolated
+
+if TYPE_CHECKING:
+    from ottla.broker.network.authentication import Authentication
+    from ottla.broker.network.rates import Turn
+    from ottla.broker.requests.context import BrokerServices
+    from ottla.config.broker import BrokerConfig
+    from ottla.runtime import Runtime, Server
+    from ottla.security.sasl import SaslSettings
+    from ottla.types import Endpoint
+
+log = logging.getLogger(__name__)
+
+_SWEEP_MIN_S = 0.05
+_SWEEP_MAX_S = 30.0
+_CLOSE_GRACE_S = 0.5
+# What one read takes at most. Each listener has one such buffer, however many connections it has.
+READ_BYTES = 256 * 1024
+
+
+def _sasl_settings(config: BrokerConfig, endpoint: Endpoint) -> SaslSettings | None:
+    if not endpoint.security_protocol.startswith("SASL_"):
+        return None
+    from ottla.security.listeners import sasl_settings  # brokers without SASL start without it
+
+    return sasl_settings(config, endpoint.listener)
+
+
+class BrokerServer:
+    """One listener."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        endpoint: Endpoint,
+        quotas: ConnectionQuotas | None = None,
+    ) -> None:
+        """`quotas` counts the connections of all listeners of a broker."""
+        self.listener = endpoint.listener
+        self.processing = False
+        self.max_request_bytes = config.integer("socket.request.max.bytes")
+        # Of a peer that is not authenticated yet.
+        self.max_token_bytes = config.integer("sasl.server.max.receive.size")
+        self.refusal_delay_s = config.integer("connection.failed.authentication.delay.ms") / 1000
+        self.read_buffer = memoryview(bytearray(READ_BYTES))
+        self._sasl = _sasl_settings(config, endpoint)
+        self._runtime = runtime
+        self._endpoint = endpoint
+        self._quotas = quotas or ConnectionQuotas(config)
+        self._idle_s = config.integer("connections.max.idle.ms") / 1000
+        # A dict keeps the order of arrival, which a simulation can repeat.
+        self._connections: dict[ClientConnection, None] = {}
+        self._services: BrokerServices | None = None
+        self._server: Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._last_gone: asyncio.Event | None = None
+
+    @property
+    def services(self) -> BrokerServices:
+        if self._services is None:
+            raise InvariantViolated("a request was read before the broker's services were there")
+        return self._services
+
+    @property
+    def port(self) -> int:
+        if self._server is None:
+            raise InvariantViolated("the listener is not open")
+        return self._server.port
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def new_authentication(self) -> Authentication | None:
+        """What a new connection has to pass first; None where the listener asks for nothing."""
+        if self._sasl is None:
+            return None
+        from ottla.broker.network.authentication import Authentication
+
+        return Authentication(self._sasl)
+
+    def time(self) -> float:
+        """Seconds of the event loop's clock (virtual in simulation)."""
+        return self.loop.time()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        # Remembered: asking for it is a system call in Python 3.11 (getpid).
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    async def open(self) -> None:
+        """Binds the socket; raises OSError."""
+        self._server = await self._runtime.network.listen(
+            lambda: ClientConnection(self), self._endpoint.host, self._endpoint.port
+        )
+
+    def start_processing(self, services: BrokerServices) -> None:
+        """From now on requests are read, also on the connections made so far."""
+        self._services = services
+        self.processing = True
+        for connection in tuple(self._connections):
+            connection.start_processing()
+        self._schedule_sweep()
+
+    def receive(self, connection: ClientConnection) -> Turn:
+        """Counts a new connection in and says when it is served, or why it is refused."""
+        now_ms = self._runtime.clock.monotonic_ms()
+        turn = self._quotas.receive(connection, self.listener, now_ms)
+        if turn.refusal is None or turn.wait_ms:
+            self._connections[connection] = None
+        return turn
+
+    def forget(self, connection: ClientConnection) -> None:
+        self._connections.pop(connection, None)
+        self._quotas.release(connection)
+        if self._last_gone is not None and not self._connections:
+            self._last_gone.set()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Takes over limits on connections that changed while the broker runs."""
+        self._quotas.reconfigure(config)
+
+    async def close(self) -> None:
+        """Stops listening, ends all connections and what they wait for."""
+        self.processing = False
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._server is not None:
+            await self._server.close()
+        for connection in tuple(self._connections):
+            connection.cancel()
+            connection.close()
+        # Answers on their way may still leave; a peer that does not read is cut off.
+        if self._connections:
+            self._last_gone = asyncio.Event()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._last_gone.wait(), _CLOSE_GRACE_S)
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    def _schedule_sweep(self) -> None:
+        interval = min(max(self._idle_s / 4, _SWEEP_MIN_S), _SWEEP_MAX_S)
+        self._sweeper = asyncio.get_running_loop().call_later(interval, self._sweep)
+
+    def _sweep(self) -> None:
+        oldest = self.time() - self._idle_s
+        for connection in tuple(self._connections):
+            if connection.last_active < oldest and not connection.busy:
+                connection.abort()
+        self._schedule_sweep()

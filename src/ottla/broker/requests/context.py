@@ -1,0 +1,83 @@
+"""What a handler gets to see: the request's envelope and the broker's services."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.broker.admin.topic_settings import TopicSettings
+    from ottla.broker.admin.topics import TopicAdmin
+    from ottla.broker.membership.metadata_cache import MetadataCache
+    from ottla.broker.membership.ports import ControllerPort
+    from ottla.broker.metrics.counts import RequestMetrics
+    from ottla.broker.quotas.clients import ClientQuotas
+    from ottla.broker.quotas.mutations import MutationQuotas
+    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.config.broker import BrokerConfig
+    from ottla.coordinator.groups.coordinator import GroupCoordinator
+    from ottla.coordinator.producer_ids import ProducerIds
+    from ottla.coordinator.transactions.coordinator import TransactionCoordinator
+    from ottla.coordinator.transactions.markers import MarkerWrites
+    from ottla.metadata.store import MetadataStore
+    from ottla.runtime import Runtime
+    from ottla.security.authorizer import AclAuthorizer
+    from ottla.wire.framing import RequestHeader
+
+
+class CloseConnection(OttlaError):
+    """Raised where the only answer is to close the connection; the text goes to the log."""
+
+
+@dataclass(slots=True)
+class BrokerServices:
+    """One per broker process; made by process/node.py, shared by all connections."""
+
+    runtime: Runtime
+    config: BrokerConfig
+    broker_id: int
+    cluster_id: str
+    store: MetadataStore
+    metadata_cache: MetadataCache
+    replica_manager: ReplicaManager
+    controller: ControllerPort
+    topic_admin: TopicAdmin
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    transactions: TransactionCoordinator
+    marker_writes: MarkerWrites
+    topic_settings: TopicSettings
+    mutation_quotas: MutationQuotas
+    # None: everything is allowed.
+    authorizer: AclAuthorizer | None = None
+    # None: clients have no quotas.
+    client_quotas: ClientQuotas | None = None
+    # None: nothing is counted.
+    request_metrics: RequestMetrics | None = None
+    # czxid of /brokers/ids/<id>; changes when the broker registers again (KIP-380).
+    broker_epoch: int = -1
+    # Highest controller epoch seen in LeaderAndIsr, StopReplica and UpdateMetadata together.
+    controller_epoch: int = 0
+
+
+@dataclass(slots=True)
+class RequestContext:
+    services: BrokerServices
+    header: RequestHeader
+    listener: str
+    client_host: str
+    principal: str = "User:ANONYMOUS"
+    authorizer: AclAuthorizer | None = None
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def api_name(self) -> str:
+        """Kafka's name of the request, for the audit log."""
+        from ottla.broker.handlers import ROUTES_BY_KEY
+
+        return ROUTES_BY_KEY[self.header.api_key].name

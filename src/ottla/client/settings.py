@@ -1,0 +1,69 @@
+"""Settings of an administration client from a property file (`--command-config`).
+
+Kafka's names. Those without a meaning here (retries, buffers, metrics …) are passed over, as
+Kafka passes over names it does not know; a kind of security that is not there is an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.client.cluster import DEFAULT_CLIENT_ID, DEFAULT_TIMEOUT_MS
+from ottla.config.definitions import (
+    ConfigError,
+    ConfigType,
+    InvalidConfigValue,
+    parse_properties,
+    parse_type,
+)
+from ottla.security.jaas import parse_jaas
+from ottla.security.sasl import PlainCredentials
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
+
+
+@dataclass(frozen=True, slots=True)
+class AdminConfig:
+    client_id: str = DEFAULT_CLIENT_ID
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    credentials: PlainCredentials | None = None
+
+    @classmethod
+    def from_file(cls, path: Path) -> AdminConfig:
+        """Raises OSError for a file that cannot be read, ConfigError for what it says."""
+        return cls.from_properties(parse_properties(path.read_text(encoding="latin-1")))
+
+    @classmethod
+    def from_properties(cls, properties: dict[str, str]) -> AdminConfig:
+        # default.api.timeout.ms bounds a whole call, as the time-out does here.
+        timeout = properties.get("default.api.timeout.ms", str(DEFAULT_TIMEOUT_MS))
+        timeout_ms = parse_type("default.api.timeout.ms", timeout, ConfigType.INT)
+        if not isinstance(timeout_ms, int) or timeout_ms < 0:
+            raise InvalidConfigValue("default.api.timeout.ms", timeout, "Value must be at least 0")
+        return cls(
+            client_id=properties.get("client.id") or DEFAULT_CLIENT_ID,
+            timeout_ms=timeout_ms,
+            credentials=_credentials(properties),
+        )
+
+
+def _credentials(properties: dict[str, str]) -> PlainCredentials | None:
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise InvalidConfigValue(
+            "security.protocol", protocol, f"String must be one of: {', '.join(_PROTOCOLS)}"
+        )
+    if protocol == "PLAINTEXT":
+        return None
+    # Kafka's default mechanism is GSSAPI, so that a file without one cannot be meant for PLAIN.
+    mechanism = properties.get("sasl.mechanism", "GSSAPI")
+    if mechanism != "PLAIN":
+        raise InvalidConfigValue("sasl.mechanism", mechanism, "String must be one of: PLAIN")
+    options = parse_jaas(properties.get("sasl.jaas.config", "")).options
+    if not {"username", "password"} <= options.keys():
+        raise ConfigError('sasl.jaas.config must name username="…" and password="…"')
+    return PlainCredentials(options["username"], options["password"])

@@ -1,0 +1,82 @@
+"""Offsets that a group commits inside of a producer's transaction (TxnOffsetCommit, KIP-447).
+
+They are written at once, as a batch of that transaction, and show when its marker says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ottla.coordinator.groups.answers import OFFSET_WRITE_ERRORS, Committer
+from ottla.coordinator.groups.group import UNKNOWN_MEMBER_ID, Group
+from ottla.coordinator.groups.offsets import within_limit
+from ottla.coordinator.groups.records import CommittedOffset, offset_entries
+from ottla.coordinator.shards import ProducerStamp, Shard, Shards
+from ottla.errors import ErrorCode
+from ottla.types import TopicPartition
+
+
+class TransactionalOffsets:
+    """The group coordinator's part of transactions."""
+
+    def __init__(
+        self,
+        shards: Shards[Group],
+        find: Callable[[str], Shard[Group] | ErrorCode],
+        create: Callable[[Shard[Group], str], Group],
+        max_metadata: int,
+    ) -> None:
+        self._shards = shards
+        self._find = find
+        self._create = create
+        self._max_metadata = max_metadata
+
+    async def commit(
+        self,
+        group_id: str,
+        committer: Committer,
+        producer: ProducerStamp,
+        commits: Mapping[TopicPartition, CommittedOffset],
+    ) -> dict[TopicPartition, ErrorCode]:
+        shard = self._find(group_id)
+        if isinstance(shard, ErrorCode):
+            return dict.fromkeys(commits, shard)
+        group = shard.entries.get(group_id) or self._create(shard, group_id)
+        error = _check_committer(group, committer)
+        if error is not ErrorCode.NONE:
+            return dict.fromkeys(commits, error)
+        results = dict.fromkeys(commits, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        accepted = within_limit(commits, self._max_metadata)
+        if accepted:
+            producer_id = producer.producer_id
+            group.offsets.begin_staged(producer_id, accepted)
+            appended_at = None
+            try:
+                error, base_offset = await self._shards.append(
+                    shard, offset_entries(group_id, accepted), producer
+                )
+                appended_at = base_offset if error is ErrorCode.NONE else None
+            finally:
+                group.offsets.finish_staged(producer_id, accepted, appended_at)
+            results.update(dict.fromkeys(accepted, OFFSET_WRITE_ERRORS.get(error, error)))
+        return results
+
+    def end(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """A marker is in that partition of `__consumer_offsets`: what waited for it shows or
+        goes."""
+        for shard in self._shards.loaded():
+            if shard.partition == partition:
+                for group in shard.entries.values():
+                    group.offsets.end_transaction(producer_id, committed=committed)
+
+
+def _check_committer(group: Group, committer: Committer) -> ErrorCode:
+    """Older producers name no member and no generation; what is named must be right."""
+    member_id, generation_id = committer.member_id, committer.generation_id
+    if group.is_fenced(member_id, committer.instance_id):
+        return ErrorCode.FENCED_INSTANCE_ID
+    if member_id != UNKNOWN_MEMBER_ID and member_id not in group.members:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if generation_id >= 0 and generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE

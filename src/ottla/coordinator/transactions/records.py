@@ -1,0 +1,117 @@
+"""The records of `__transaction_state`: the only place that encodes and decodes them.
+
+Key and value start with an int16 version; both are written in version 0 (TransactionLogKey,
+TransactionLogValue). A null value deletes the transactional id.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.coordinator.groups.records import RecordFormatError
+from ottla.coordinator.transactions.transaction import NO_EPOCH, State, Step, Transaction
+from ottla.types import TopicPartition
+from ottla.wire import messages as m
+from ottla.wire import records
+from ottla.wire.codec import WireError
+
+log = logging.getLogger(__name__)
+
+_VERSION = 0
+_PREFIX = _VERSION.to_bytes(2, "big")
+
+
+def encode_key(transactional_id: str) -> bytes:
+    return _PREFIX + m.TransactionLogKey(transactional_id=transactional_id).encode(_VERSION)
+
+
+def encode_value(step: Step) -> bytes:
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(step.partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    value = m.TransactionLogValue(
+        producer_id=step.producer_id,
+        producer_epoch=step.producer_epoch,
+        transaction_timeout_ms=step.timeout_ms,
+        transaction_status=step.state,
+        transaction_partitions=None
+        if step.state is State.EMPTY
+        else [
+            m.TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=partitions)
+            for topic, partitions in by_topic.items()
+        ],
+        transaction_last_update_timestamp_ms=step.update_ms,
+        transaction_start_timestamp_ms=step.start_ms,
+    )
+    return _PREFIX + value.encode(_VERSION)
+
+
+def decode_key(data: bytes) -> str | None:
+    """None for a key of a later Kafka, which is skipped."""
+    if len(data) < 2:
+        raise RecordFormatError("a transaction key without a version")
+    if int.from_bytes(data[:2], "big", signed=True) != _VERSION:
+        return None
+    try:
+        transactional_id: str = m.TransactionLogKey.decode(data, _VERSION, 2)[0].transactional_id
+    except WireError as error:
+        raise RecordFormatError(f"transaction key: {error}") from error
+    return transactional_id
+
+
+def decode_value(transactional_id: str, data: bytes) -> Transaction:
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if len(data) < 2 or not 0 <= version <= m.TransactionLogValue.MAX_VERSION:
+        raise RecordFormatError(f"transaction value of unknown version {version}")
+    try:
+        value, _ = m.TransactionLogValue.decode(data, version, 2)
+        state = State(value.transaction_status)
+    except (WireError, ValueError) as error:
+        raise RecordFormatError(f"transaction value of {transactional_id}: {error}") from error
+    return Transaction(
+        transactional_id,
+        value.producer_id,
+        value.producer_epoch,
+        value.transaction_timeout_ms,
+        state,
+        frozenset(
+            TopicPartition(each.topic, partition)
+            for each in value.transaction_partitions or ()
+            for partition in each.partition_ids
+        ),
+        value.transaction_start_timestamp_ms,
+        value.transaction_last_update_timestamp_ms,
+        last_producer_epoch=NO_EPOCH,
+    )
+
+
+class TransactionReplay:
+    """Rebuilds the transactions of one partition, in log order (`shards.Replay`)."""
+
+    def __init__(self) -> None:
+        self._transactions: dict[str, Transaction] = {}
+
+    def absorb(self, data: memoryview) -> int | None:
+        next_offset = None
+        for header, batch in records.iter_batches(data):
+            if not header.is_control:
+                for record in records.iter_records(batch):
+                    self._apply(record)
+            next_offset = header.next_offset
+        return next_offset
+
+    def _apply(self, record: records.Record) -> None:
+        try:
+            transactional_id = None if record.key is None else decode_key(record.key)
+            if transactional_id is None:
+                return
+            if record.value is None:
+                self._transactions.pop(transactional_id, None)
+            else:
+                self._transactions[transactional_id] = decode_value(transactional_id, record.value)
+        except RecordFormatError as error:
+            # One foreign record must not keep every other producer from its transactions.
+            log.error("The record at offset %d is skipped: %s", record.offset, error)
+
+    def entries(self) -> dict[str, Transaction]:
+        return self._transactions

@@ -1,0 +1,344 @@
+"""One broker process: makes the parts and joins them, in the order of Kafka's KafkaServer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.membership import registration
+from ottla.broker.membership.catch_up import delete_when_named
+from ottla.broker.membership.stale_logs import delete_stale_logs, forget_ended_topics
+from ottla.broker.network.limits import ConnectionQuotas
+from ottla.broker.network.server import BrokerServer
+from ottla.errors import InvariantViolated
+from ottla.metadata import znodes
+from ottla.metadata.store import SessionState, StoreError
+from ottla.process.file_limit import share_for_connections
+from ottla.process.parts import NodeParts
+from ottla.process.settings import check_features, java_date, with_dynamic_config
+from ottla.security.setup import check_security
+from ottla.storage.manager import identity
+from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
+
+if TYPE_CHECKING:
+    from ottla.broker.requests.context import BrokerServices
+    from ottla.config.broker import BrokerConfig
+    from ottla.controller.controller import Controller
+    from ottla.metadata.store import MetadataStore
+    from ottla.runtime import Runtime
+    from ottla.types import Endpoint
+
+log = logging.getLogger(__name__)
+
+# How long a started broker waits to hear of itself from the controller. Kafka does not wait;
+# whoever starts a cluster here may use it as soon as the start returned.
+_FIRST_METADATA_MS = 10_000
+_REJOIN_PAUSE_S = 1.0
+
+
+class Node:
+    """A broker. `store` is a session of its own; without one it connects to ZooKeeper."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        store: MetadataStore | None = None,
+        *,
+        lock_dir: Callable[[Path], HeldLock] = FlockedDir,
+    ) -> None:
+        self.config = config
+        self.lock_dir = lock_dir
+        self.runtime = runtime
+        # Set when the broker can no longer do its duty; `run_broker` then ends with the error.
+        self.failed: asyncio.Future[None] | None = None
+        self._store = store
+        self._parts: NodeParts | None = None
+        self._servers: list[BrokerServer] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        # How to end what was started, the last one first.
+        self._endings: list[Callable[[], Awaitable[None]]] = []
+        self._must_rejoin = False
+        self._stopping = False
+
+    @property
+    def port(self) -> int:
+        """The first listener's port (useful after asking for port 0)."""
+        return self._servers[0].port
+
+    @property
+    def broker_id(self) -> int:
+        return self.services.broker_id
+
+    @property
+    def services(self) -> BrokerServices:
+        return self.parts.services
+
+    @property
+    def controller(self) -> Controller:
+        return self.parts.controller
+
+    @property
+    def parts(self) -> NodeParts:
+        if self._parts is None:
+            raise InvariantViolated("the broker is not started")
+        return self._parts
+
+    # start
+
+    async def start(self) -> None:
+        """Returns when the broker serves and the controller has told it of the cluster."""
+        self.failed = asyncio.get_running_loop().create_future()
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop(controlled=False)
+            raise
+        await self._await_metadata()
+
+    async def _start(self) -> None:
+        check_security(self.config)
+        store = self._store = self._store or await _connect(self.config, self.runtime)
+        self._endings.append(store.close)
+        await registration.create_permanent_paths(store)
+        await check_features(store)
+        cluster_id = await registration.cluster_id(store, self.runtime.random)
+        broker_id = await self._settle_broker_id(store, cluster_id)
+        self.config = await with_dynamic_config(self.config, store, broker_id)
+        parts = self._parts = NodeParts(self, store, broker_id, cluster_id)
+        self._endings += [parts.channel.shutdown, parts.controller.stop]
+        await parts.topic_settings.load_all()
+        await parts.mutation_quotas.load_all(store)
+        await parts.client_quotas.load_all(store)
+        await parts.connection_rates.load_all(store)
+        await parts.log_manager.start()
+        self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
+        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
+        for endpoint in self.config.listeners:
+            server = BrokerServer(self.runtime, self.config, endpoint, quotas)
+            await server.open()
+            self._servers.append(server)
+        await parts.replica_manager.start()
+        self._endings.append(parts.replica_manager.shutdown)
+        await parts.groups.start()
+        await parts.transactions.coordinator.start()
+        self._endings += [
+            parts.groups.shutdown,
+            parts.transactions.shutdown,
+            parts.topic_admin.close,
+            parts.config_changes.stop,
+        ]
+        store.add_session_listener(self._session_changed)
+        await self._register(check_endpoints=True)
+        await self._delete_stale_logs()
+        identity.write_identity(
+            self.runtime.disk,
+            parts.log_manager.online_dirs(),
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            comment=java_date(self.runtime.clock.now_ms()),
+        )
+        if self.config.boolean("ottla.lifecycle.topic.enable"):
+            self._endings.append(parts.publish_lifecycle())
+        await parts.controller.start()
+        authorizer = parts.services.authorizer
+        if authorizer is not None:
+            self._endings.append(authorizer.stop)
+            await authorizer.start()
+        await parts.config_changes.start()
+        if parts.metrics is not None:
+            self._endings.append(parts.metrics.close)
+            connections = lambda: sum(s.connection_count for s in self._servers)  # noqa: E731
+            await parts.metrics.serve(parts.services, parts.controller.gauges, connections)
+        for server in self._servers:
+            server.start_processing(parts.services)
+        log.info("broker %d of cluster %s serves", broker_id, cluster_id)
+
+    async def _settle_broker_id(self, store: MetadataStore, cluster_id: str) -> int:
+        stored = identity.read_identity(self.runtime.disk, self.config.log_dirs)
+        identity.check_identity(stored, broker_id=self.config.broker_id, cluster_id=cluster_id)
+        if self.config.broker_id >= 0:
+            return self.config.broker_id
+        if stored.broker_id is not None:
+            return stored.broker_id
+        return await registration.generate_broker_id(
+            store, self.config.integer("reserved.broker.max.id")
+        )
+
+    async def _register(self, *, check_endpoints: bool) -> None:
+        services = self.services
+        info = znodes.BrokerInfo(
+            broker_id=services.broker_id,
+            endpoints=tuple(self._advertised()),
+            rack=self.config.rack,
+            timestamp_ms=self.runtime.clock.now_ms(),
+        )
+        if check_endpoints:
+            await registration.check_endpoints(services.store, info)
+        services.broker_epoch = await registration.register(
+            services.store,
+            info,
+            session_timeout_ms=services.store.session_timeout_ms,
+        )
+
+    def _advertised(self) -> list[Endpoint]:
+        """What clients are told; a port that was left to the system is known by now."""
+        bound = {server.listener: server.port for server in self._servers}
+        return [
+            endpoint if endpoint.port else endpoint._replace(port=bound[endpoint.listener])
+            for endpoint in self.config.advertised_listeners
+        ]
+
+    async def _await_metadata(self) -> None:
+        cache, own_id = self.services.metadata_cache, self.broker_id
+        deadline_ms = self.runtime.clock.monotonic_ms() + _FIRST_METADATA_MS
+        told = asyncio.Event()
+        listener = lambda _topics: told.set()  # noqa: E731 - needed twice, by identity
+        cache.add_listener(listener)
+        try:
+            while cache.broker(own_id) is None:
+                left_ms = deadline_ms - self.runtime.clock.monotonic_ms()
+                try:
+                    await asyncio.wait_for(told.wait(), max(0, left_ms) / 1000)
+                except TimeoutError:
+                    log.warning("no controller has told this broker of the cluster yet")
+                    return
+                told.clear()
+        finally:
+            cache.remove_listener(listener)
+
+    # the session
+
+    def _session_changed(self, state: SessionState) -> None:
+        if self._stopping:
+            return
+        if state is SessionState.EXPIRED:
+            log.warning("the session in the store expired")
+            self._must_rejoin = True
+            self.controller.on_session_expired()
+        elif state is SessionState.CONNECTED and self._must_rejoin:
+            self._must_rejoin = False
+            self.spawn(self._rejoin())
+
+    async def _delete_stale_logs(self) -> None:
+        store, replica_manager = self.services.store, self.parts.replica_manager
+        unnamed = await delete_stale_logs(store, replica_manager)
+        if unnamed:
+            self.spawn(delete_when_named(store, replica_manager, unnamed))
+
+    async def _rejoin(self) -> None:
+        """Under a new session: register with a new epoch, then take part in elections again."""
+        while True:
+            try:
+                # Before, so that no order for a topic's new life meets the log of its old one;
+                # after, because topics may have ended in between.
+                await delete_stale_logs(self.services.store, self.parts.replica_manager)
+                await forget_ended_topics(self.services.store, self.parts.replica_manager)
+                await self._register(check_endpoints=False)
+                await self._delete_stale_logs()
+                break
+            except registration.RegistrationError as error:
+                self.fail(error)
+                return
+            except StoreError as error:
+                log.warning("registering again failed, trying once more: %r", error)
+                await asyncio.sleep(_REJOIN_PAUSE_S)
+        self.parts.config_changes.on_new_session()
+        if self.services.authorizer is not None:
+            self.services.authorizer.on_new_session()
+        await self.controller.on_new_session()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Broker configs changed while it runs."""
+        self.config = config
+        for server in self._servers:
+            server.reconfigure(config)
+
+    def fail(self, error: Exception) -> None:
+        """The broker cannot go on; whoever runs it is told."""
+        log.error("this broker must stop: %s", error)
+        if self.failed is not None and not self.failed.done():
+            self.failed.set_exception(error)
+            self.failed.exception()  # retrieved: a node in a test may have nobody who awaits it
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs work in the background until the node stops."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # stop
+
+    async def stop(self, *, controlled: bool = True) -> None:
+        """Hands leadership over where `controlled`, then ends every part and the session."""
+        parts = self._parts
+        hand_over = controlled and self.config.boolean("controlled.shutdown.enable")
+        if hand_over and parts is not None and not self._stopping:
+            from ottla.broker.membership.controlled_shutdown import leave_in_order
+
+            await leave_in_order(parts.services)
+        self._stopping = True
+        for server in self._servers:
+            await server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._endings:
+            ending = self._endings.pop()
+            try:
+                await ending()
+            except Exception:
+                # The other parts must still end: logs are closed, the session is given back.
+                log.exception("a part of the broker did not end cleanly")
+
+
+async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
+    from ottla.zk.client.store import ZooKeeperClient
+
+    store = await ZooKeeperClient.connect(
+        runtime,
+        config.zookeeper_connect,
+        session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
+        connect_timeout_ms=config.integer("zookeeper.connection.timeout.ms"),
+    )
+    if store.chroot:
+        await store.create_chroot()
+    return store
+
+
+async def run_broker(
+    config: BrokerConfig, runtime: Runtime, ready: Callable[[Node], None] | None = None
+) -> None:
+    """Runs a broker until SIGTERM or SIGINT; raises OttlaError where it cannot go on."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    node = Node(config, runtime)
+    await node.start()
+    if ready is not None:
+        ready(node)
+
+    async def controlled() -> bool:
+        return await stop.wait()
+
+    await serve_until(node, controlled())
+
+
+async def serve_until(node: Node, asked: Coroutine[Any, Any, bool]) -> None:
+    """Serves until `asked` returns (true: leave with a controlled shutdown) or the node fails."""
+    failed = node.failed
+    if failed is None:
+        raise InvariantViolated("a started node has no way to fail")
+    asking = asyncio.get_running_loop().create_task(asked)
+    try:
+        await asyncio.wait((asking, failed), return_when=asyncio.FIRST_COMPLETED)
+        await node.stop(controlled=not failed.done() and asking.result())
+    finally:
+        asking.cancel()
+    if failed.done():
+        failed.result()

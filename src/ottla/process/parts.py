@@ -1,0 +1,205 @@
+"""The parts of one broker process and how they are joined (KafkaServer's fields)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.broker.admin.broker_configs import LiveConfig
+from ottla.broker.admin.config_changes import ConfigChanges
+from ottla.broker.admin.topic_settings import TopicSettings
+from ottla.broker.admin.topics import TopicAdmin
+from ottla.broker.membership.catch_up import CatchUp
+from ottla.broker.membership.controller_channel import ControllerChannel
+from ottla.broker.membership.metadata_cache import MetadataCache
+from ottla.broker.metrics.setup import metrics_of
+from ottla.broker.network.rates import ConnectionRates
+from ottla.broker.quotas.clients import ClientQuotas
+from ottla.broker.quotas.mutations import MutationQuotas
+from ottla.broker.replication.alter_isr import AlterIsrManager
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.requests.context import BrokerServices
+from ottla.client.connection import Connection
+from ottla.controller.controller import Controller
+from ottla.coordinator.groups.coordinator import GroupCoordinator
+from ottla.coordinator.producer_ids import ProducerIds
+from ottla.coordinator.transactions.parts import PeerAccess, transaction_parts
+from ottla.metadata import znodes
+from ottla.metadata.store import CreateMode
+from ottla.process.file_limit import share_for_segments
+from ottla.process.settings import StartError, control_listener, controller_config
+from ottla.security.setup import make_authorizer, peer_credentials
+from ottla.storage.manager.log_manager import MAX_OPEN_FILES, LogManager
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.metadata.store import MetadataStore
+    from ottla.process.node import Node
+
+_UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+
+class NodeParts:
+    """What a started broker consists of."""
+
+    def __init__(self, node: Node, store: MetadataStore, broker_id: int, cluster_id: str) -> None:
+        config, runtime = node.config, node.runtime
+        self._node = node
+        self._store = store
+        cache = MetadataCache()
+        self.topic_settings = TopicSettings(config, store)
+        self.topic_settings.forget_deleted(cache)
+        self.log_manager = LogManager(
+            runtime,
+            config,
+            self.topic_settings.of,
+            lock_dir=node.lock_dir,
+            max_open_files=share_for_segments(MAX_OPEN_FILES),
+        )
+        self.control_credentials = peer_credentials(config, control_listener(config))
+        self.channel = ControllerChannel(
+            runtime.network, cache, control_listener(config), broker_id, self.control_credentials
+        )
+        self.alter_isr = AlterIsrManager(
+            self.channel, broker_id, lambda: self.services.broker_epoch
+        )
+        self.metrics = metrics_of(config, self.alter_isr, lambda: self.replica_manager)
+        self.replica_manager = ReplicaManager(
+            runtime,
+            config,
+            self.log_manager,
+            cache,
+            self.alter_isr if self.metrics is None else self.metrics.isr_changes,
+            broker_id=broker_id,
+            on_dir_failure=self._dir_failed,
+        )
+        cache.add_listener(CatchUp(store, self.replica_manager, node.spawn).metadata_came)
+        self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
+        self.transactions = transaction_parts(
+            runtime,
+            config,
+            self.replica_manager,
+            cache,
+            self.groups,
+            ProducerIds(runtime, store, broker_id),
+            _peer_access(config, cache, broker_id),
+        )
+        self._controller_config = controller_config(config)
+        self.controller = Controller(
+            runtime, store, broker_id, self._controller_config, self._connect_to_broker
+        )
+        self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
+        self.mutation_quotas = MutationQuotas(runtime.clock, config)
+        self.client_quotas = ClientQuotas(runtime.clock, config)
+        self.connection_rates = ConnectionRates(config)
+        self.config_changes = ConfigChanges(
+            store,
+            runtime.clock,
+            self._take_topic_config,
+            LiveConfig(config, broker_id, self._take_broker_config),
+            self._take_quota,
+        )
+        self.services = self._join(broker_id, cluster_id, cache)
+
+    def _join(self, broker_id: int, cluster_id: str, cache: MetadataCache) -> BrokerServices:
+        """What all connections share."""
+        config, runtime, store = self._node.config, self._node.runtime, self._store
+        return BrokerServices(
+            runtime=runtime,
+            config=config,
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            store=store,
+            metadata_cache=cache,
+            replica_manager=self.replica_manager,
+            controller=self.controller,
+            topic_admin=self.topic_admin,
+            groups=self.groups,
+            producer_ids=self.transactions.producer_ids,
+            transactions=self.transactions.coordinator,
+            marker_writes=self.transactions.marker_writes,
+            topic_settings=self.topic_settings,
+            mutation_quotas=self.mutation_quotas,
+            authorizer=make_authorizer(config, runtime, store),
+            client_quotas=self.client_quotas,
+            request_metrics=None if self.metrics is None else self.metrics.requests,
+        )
+
+    def publish_lifecycle(self) -> Callable[[], Awaitable[None]]:
+        """From now on, until the returned call, the controller's events go to a topic."""
+        from ottla.broker.metrics.lifecycle_publisher import LifecyclePublisher
+
+        publisher = LifecyclePublisher(self.services)
+        self.controller.journal.add_listener(publisher.offer)
+        publisher.start()
+        return publisher.stop
+
+    async def _connect_to_broker(self, host: str, port: int) -> Connection:
+        """A connection for the controller's requests; its client id is the controller's id."""
+        return await Connection.open(
+            self._node.runtime.network,
+            host,
+            port,
+            client_id=str(self.services.broker_id),
+            sasl=self.control_credentials,
+        )
+
+    async def _take_quota(self, entity_path: str) -> None:
+        await self.mutation_quotas.take(self._store, entity_path)
+        await self.client_quotas.take(self._store, entity_path)
+        await self.connection_rates.take(self._store, entity_path)
+
+    def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
+        # The controller's broker need not host the topic (TopicConfigHandler).
+        if overrides.get(_UNCLEAN_ELECTION, "").lower() == "true":
+            self.controller.enable_unclean_leader_election(topic)
+        hosted = any(log.tp.topic == topic for log in self.log_manager.logs())
+        if not (hosted or self.topic_settings.knows(topic)):
+            return
+        resolved = self.topic_settings.set(topic, overrides)
+        self.replica_manager.on_topic_config_change(topic, resolved)
+
+    def _take_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
+        """Broker configs changed: hands them to the parts that follow them."""
+        self._node.reconfigure(new)
+        self.services.config = self.topic_admin.config = new
+        self.log_manager.reconfigure(new)
+        self.replica_manager.reconfigure(new)
+        self._take_log_defaults(new)
+        unclean = new.boolean(_UNCLEAN_ELECTION)
+        self._controller_config.unclean_leader_election_enable = unclean
+        if unclean and not old.boolean(_UNCLEAN_ELECTION):
+            self.controller.enable_unclean_leader_election(None)
+
+    def _take_log_defaults(self, config: BrokerConfig) -> None:
+        """New defaults reach every log, under its topic's own configs (DynamicLogConfig)."""
+        self.topic_settings.reconfigure(config)
+        for log in self.log_manager.logs():
+            for copy in (log, self.log_manager.future(log.tp)):
+                if copy is not None:
+                    copy.settings = self.topic_settings.of(log.tp.topic)
+                    copy.active.index_interval_bytes = copy.settings.index_interval_bytes
+
+    def _dir_failed(self, path: Path) -> None:
+        if not self.log_manager.online_dirs():
+            self._node.fail(StartError(f"{path} failed and no other folder in log.dirs is left"))
+            return
+        self._node.spawn(self._report_dir_failure())
+
+    async def _report_dir_failure(self) -> None:
+        """The controller then asks this broker which of its replicas are left."""
+        await self._store.create(
+            znodes.LogDirEventNotificationZnode.path(),
+            znodes.LogDirEventNotificationZnode.encode(self.services.broker_id),
+            mode=CreateMode.PERSISTENT_SEQUENTIAL,
+        )
+
+
+def _peer_access(config: BrokerConfig, cache: MetadataCache, broker_id: int) -> PeerAccess:
+    listener = config.inter_broker_listener
+    return PeerAccess(
+        broker_id,
+        lambda peer_id: cache.endpoint(peer_id, listener),
+        peer_credentials(config, listener),
+    )

@@ -1,0 +1,45 @@
+"""What a broker needs of `ottla.security`, made from its configuration.
+
+Brokers without SASL and without an authoriser start without importing any of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.metadata.store import MetadataStore
+    from ottla.runtime import Runtime
+    from ottla.security.authorizer import AclAuthorizer
+    from ottla.security.sasl import PlainCredentials
+
+
+def check_security(config: BrokerConfig) -> None:
+    """Raises ConfigError where listeners ask for what cannot be served."""
+    if all(endpoint.security_protocol == "PLAINTEXT" for endpoint in config.listeners):
+        return
+    from ottla.security import listeners
+
+    listeners.check_security(config)
+
+
+def peer_credentials(config: BrokerConfig, listener: str) -> PlainCredentials | None:
+    """What this broker shows to others; None where the listener does not ask who connects."""
+    if not config.security_protocol_map.get(listener, "").startswith("SASL_"):
+        return None
+    from ottla.security.listeners import broker_credentials
+
+    return broker_credentials(config, listener)
+
+
+def make_authorizer(
+    config: BrokerConfig, runtime: Runtime, store: MetadataStore
+) -> AclAuthorizer | None:
+    """None where everything is allowed; raises ConfigError for one that does not exist."""
+    if not config.text("authorizer.class.name"):
+        return None
+    from ottla.security.authorizer import AclAuthorizer, authorizer_settings
+
+    settings = authorizer_settings(config.static)
+    return None if settings is None else AclAuthorizer(runtime, store, settings)

@@ -1,0 +1,58 @@
+"""The Python that Spark starts its workers with.
+
+Spark puts its libraries as archives, without bytecode, and a jar of 5,800 entries before everything
+else on a worker's path. Where PySpark is a package of this environment the worker finds it there
+too, compiled: importing it takes 0.3 s instead of 0.9, and Spark starts a process anew for every
+streaming query.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import site
+import sys
+from pathlib import Path
+
+from ottla.spark.launch.launchers import launcher
+
+# SPARK_HOME is set by Spark's own launcher; the paths are those of PythonUtils.sparkPythonPath.
+_SCRIPT = """\
+#!/bin/sh
+set -f
+IFS=:
+kept=
+for entry in $PYTHONPATH; do
+  case $entry in
+    "$SPARK_HOME"/python/lib/*.zip | "$SPARK_HOME"/jars/*.jar) ;;
+    *) kept=$kept${{kept:+:}}$entry ;;
+  esac
+done
+export PYTHONPATH="$kept"
+exec {python} "$@"
+"""
+
+
+def worker_python() -> Path:
+    """This interpreter, or a script that starts it with a shorter path."""
+    real = Path(sys.executable)
+    if os.name != "posix" or not _has_spark():
+        return real
+    try:
+        script = launcher("python", real, _SCRIPT.format(python=shlex.quote(str(real))))
+    except OSError:  # no place for it
+        return real
+    return script if os.access(script, os.X_OK) else real
+
+
+def _has_spark() -> bool:
+    """Does this interpreter find PySpark without help, and is that Spark's home as well?"""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return False
+    package = Path(spec.origin).parent.resolve()
+    if Path(os.environ.get("SPARK_HOME", package)).resolve() != package:
+        return False
+    folders = [*site.getsitepackages(), site.getusersitepackages()]
+    return package.parent in {Path(folder).resolve() for folder in folders}

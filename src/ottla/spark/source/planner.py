@@ -1,0 +1,194 @@
+"""What to read: joins the options, the offsets so far and what the cluster has now.
+
+Runs on the driver. Every decision is a function of `offsets.py`; this asks the cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.spark.errors import DataLoss, SourceError, TopicMissing, TopicRecreated
+from ottla.spark.kafka import KafkaClient
+from ottla.spark.options import EARLIEST, LATEST, Bound, SourceOptions
+from ottla.spark.source import offsets as o
+from ottla.types import TopicPartition
+
+_log = logging.getLogger("ottla.spark")
+
+# While nothing comes, at most this many requests are sent in a second.
+IDLE_REQUESTS_PER_S = 6
+# New partitions and topics are looked for at least this often.
+METADATA_MAX_AGE_S = 2.0
+
+
+class Observation(NamedTuple):
+    """Topics and the ends of their partitions, taken at the same life of each topic."""
+
+    topics: dict[str, o.TopicNow]
+    latest: dict[TopicPartition, int]
+
+
+class Planner:
+    def __init__(self, client: KafkaClient, options: SourceOptions) -> None:
+        self._client = client
+        self._options = options
+
+    def batch(self) -> list[o.OffsetRange]:
+        """The ranges of a batch query."""
+        now = self.observe()
+        partitions = list(now.latest)
+        earliest = self._client.earliest(partitions)
+        start = self._positions(self._options.starting, "starting", now, earliest)
+        end = self._positions(self._options.ending, "ending", now, earliest)
+        for partition in partitions:
+            if end[partition] < start[partition]:
+                raise SourceError(
+                    f"{partition} would be read backwards, from {start[partition]} to "
+                    f"{end[partition]}"
+                )
+        return self._plan(now.topics, start, end)
+
+    def initial(self) -> o.Offsets:
+        """Where a new streaming query begins."""
+        now = self.observe()
+        earliest = self._client.earliest(now.latest)
+        return o.assemble(
+            now.topics, self._positions(self._options.starting, "starting", now, earliest)
+        )
+
+    def between(self, start: o.Offsets, end: o.Offsets) -> list[o.OffsetRange]:
+        """The ranges of one micro-batch, also of one that is run again after a restart."""
+        topics = self._topics(end)
+        self.report(o.losses_since(end, topics, {}))
+        ends = {}
+        for partition, offset in o.iter_partitions(end):
+            now = topics.get(partition.topic)
+            if now is not None and o.same_topic(end[partition.topic].topic_id, now.topic_id):
+                ends[partition] = offset
+        ids = {topic: o.TopicNow(entry.topic_id, frozenset()) for topic, entry in end.items()}
+        fresh = [p for p in ends if not _was_read(start, end, p)]
+        earliest = self._client.earliest(fresh) if fresh else {}
+        self._check_fresh(start, earliest)
+        starts = {
+            p: earliest[p] if p in earliest else start[p.topic].partitions[p.partition]
+            for p in ends
+        }
+        return self._plan(ids, starts, ends)
+
+    def _check_fresh(self, start: o.Offsets, earliest: Mapping[TopicPartition, int]) -> None:
+        self.report(
+            o.Loss(
+                partition.topic,
+                f"{partition} is new, but its oldest offset is {offset}: records were deleted "
+                "before they were read",
+            )
+            for partition, offset in sorted(earliest.items())
+            if offset > 0 and partition.topic in start
+        )
+
+    def observe_since(self, start: o.Offsets) -> tuple[Observation, dict[TopicPartition, int]]:
+        """What is there now, and where each partition goes on. Raises where records are lost."""
+        now = self.observe(since=start)
+        self.report(o.losses_since(start, now.topics, now.latest))
+        fresh = [p for p in now.latest if not _continues(start, now, p)]
+        earliest = self._client.earliest(fresh) if fresh else {}
+        return now, o.continued(start, now.topics, earliest, now.latest)
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._client.latest(partitions, read_committed=self._options.read_committed)
+
+    def report(self, losses: Iterable[o.Loss]) -> None:
+        """Raises for the first loss that the options do not allow."""
+        for loss in losses:
+            if loss.recreated and not self._options.restart_recreated:
+                raise TopicRecreated(
+                    f"{loss.why}; onTopicRecreated=restart reads it from its beginning"
+                )
+            if not loss.recreated and self._options.fail_on_data_loss:
+                raise DataLoss(f"{loss.why}; failOnDataLoss=false goes on")
+            _log.warning("%s", loss.why)
+
+    def observe(self, since: o.Offsets | None = None) -> Observation:
+        """Repeated where a topic was made again in between: its ends would not be its own."""
+        while True:
+            topics = self._topics(since)
+            partitions = [
+                TopicPartition(topic, index)
+                for topic, now in topics.items()
+                for index in sorted(now.partitions)
+            ]
+            latest = self.ends(partitions)
+            again = self._client.topics(self._options.subscription)
+            if all(
+                topic in again and again[topic].topic_id == topics[topic].topic_id
+                for topic in topics
+            ):
+                return Observation(topics, latest)
+
+    def _topics(self, since: o.Offsets | None) -> dict[str, o.TopicNow]:
+        try:
+            return self._client.existing_topics(self._options.subscription)
+        except TopicMissing:
+            # A topic that was read and is gone is a loss, for `report` to judge.
+            topics = self._client.topics(self._options.subscription)
+            if since is None or not any(topic not in topics for topic in since):
+                raise
+            return topics
+
+    def _positions(
+        self,
+        bound: Bound,
+        side: str,
+        now: Observation,
+        earliest: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        asked = o.asked_for(
+            bound,
+            list(now.latest),
+            f"{side}OffsetsByTimestamp" if bound.by_timestamp else f"{side}Offsets",
+        )
+        if bound.by_timestamp:
+            fallback = now.latest if bound.latest_without_match else None
+            return self._client.offsets_at(asked, latest=fallback)
+        numbers = {p: n for p, n in asked.items() if n not in (EARLIEST, LATEST)}
+        losses = o.check_asked(f"{side}Offsets", numbers, earliest, now.latest)
+        self.report(losses)
+        found = o.resolve(asked, earliest, now.latest)
+        if losses:  # allowed by failOnDataLoss=false: as near as there is
+            found = {p: min(max(n, earliest[p]), now.latest[p]) for p, n in found.items()}
+        return found
+
+    def _plan(
+        self,
+        topics: Mapping[str, o.TopicNow],
+        start: Mapping[TopicPartition, int],
+        end: Mapping[TopicPartition, int],
+    ) -> list[o.OffsetRange]:
+        return o.plan(
+            [
+                o.OffsetRange(p.topic, topics[p.topic].topic_id, p.partition, start[p], end[p])
+                for p in end
+            ],
+            min_partitions=self._options.min_partitions,
+            max_records=self._options.max_records_per_partition,
+        )
+
+
+def _was_read(start: o.Offsets, end: o.Offsets, partition: TopicPartition) -> bool:
+    before = start.get(partition.topic)
+    return (
+        before is not None
+        and o.same_topic(before.topic_id, end[partition.topic].topic_id)
+        and partition.partition in before.partitions
+    )
+
+
+def _continues(start: o.Offsets, now: Observation, partition: TopicPartition) -> bool:
+    before = start.get(partition.topic)
+    return (
+        before is not None
+        and o.same_topic(before.topic_id, now.topics[partition.topic].topic_id)
+        and partition.partition in before.partitions
+    )

@@ -1,0 +1,117 @@
+"""The driver's side of a streaming query: where each micro-batch ends.
+
+Spark asks a hundred times a second while nothing comes. The answer then waits a little, so that an
+idle query costs a cluster a few requests per second.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.spark.errors import SourceError
+from ottla.spark.kafka import KafkaClient
+from ottla.spark.options import SourceOptions
+from ottla.spark.source import offsets as o
+from ottla.spark.source.planner import IDLE_REQUESTS_PER_S, METADATA_MAX_AGE_S, Observation, Planner
+from ottla.types import TopicPartition
+
+
+class StreamPlanner:
+    """Offsets go in and out as JSON values."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._client = KafkaClient(options.connect)
+        self._planner = Planner(self._client, options)
+        self._seen: Observation | None = None
+        self._seen_s = float("-inf")
+        self._next_look_s = float("-inf")
+        self._target: Observation | None = None
+        self._last_batch_s = self._client.loop.time()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def initial(self) -> dict[str, Any]:
+        return o.to_json(self._planner.initial())
+
+    def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[o.OffsetRange]:
+        if start == end:
+            return []
+        return self._planner.between(o.from_json(start), o.from_json(end))
+
+    def last_seen(self) -> dict[str, Any] | None:
+        if self._seen is None:
+            return None
+        return o.to_json(o.assemble(self._seen.topics, self._seen.latest))
+
+    def stop_at_present(self) -> None:
+        """Trigger.AvailableNow: what is there now is all there is."""
+        self._target = self._planner.observe()
+        self._seen = self._target
+
+    def latest(
+        self, start: dict[str, Any], max_rows: int | None, min_rows: int | None
+    ) -> dict[str, Any]:
+        """The end of the next micro-batch; `start` itself where there is nothing to do."""
+        loop = self._client.loop
+        wait_s = self._next_look_s - loop.time()
+        if wait_s > 0:
+            self._client.pause(wait_s * 1000)
+        sent, begun_s = self._client.requests, loop.time()
+        end = self._look(start, max_rows, min_rows)
+        if end == start:
+            self._next_look_s = begun_s + (self._client.requests - sent) / IDLE_REQUESTS_PER_S
+        return end
+
+    def _look(
+        self, start: dict[str, Any], max_rows: int | None, min_rows: int | None
+    ) -> dict[str, Any]:
+        begun = o.from_json(start)
+        if self._target is None and not self._has_news(begun):
+            return start
+        now, positions = self._observe_since(begun)
+        latest = self._capped(begun, now, positions)
+        waiting = o.waiting(positions, latest)
+        if min_rows is not None and self._target is None and not self._is_due(waiting, min_rows):
+            return start
+        if max_rows is not None:
+            latest = o.limit(positions, latest, max_rows)
+        if waiting:
+            self._last_batch_s = self._client.loop.time()
+        return o.to_json(o.assemble(now.topics, latest))
+
+    def _is_due(self, waiting: int, min_rows: int) -> bool:
+        late_s = self._client.loop.time() - self._last_batch_s
+        return waiting >= min_rows or late_s * 1000 >= self._options.max_trigger_delay_ms
+
+    def _observe_since(self, begun: o.Offsets) -> tuple[Observation, dict[TopicPartition, int]]:
+        now, positions = self._planner.observe_since(begun)
+        self._seen = now
+        self._seen_s = self._client.loop.time()
+        return now, positions
+
+    def _capped(
+        self, begun: o.Offsets, now: Observation, positions: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        if self._target is None:
+            return now.latest
+        # Partitions that came after the target was taken wait for the next run, unnamed: a change
+        # of the offsets would be one more batch.
+        target = self._target.latest
+        known = {*target, *(p for p, _ in o.iter_partitions(begun))}
+        return {
+            p: max(min(end, target.get(p, positions[p])), positions[p])
+            for p, end in now.latest.items()
+            if p in known
+        }
+
+    def _has_news(self, begun: o.Offsets) -> bool:
+        """A cheap look: the ends of the known partitions, and new ones from time to time."""
+        if self._seen is None or self._client.loop.time() - self._seen_s > METADATA_MAX_AGE_S:
+            return True
+        try:
+            latest = self._planner.ends(list(self._seen.latest))
+        except SourceError:
+            return True  # the long look says what is wrong
+        return latest != dict(o.iter_partitions(begun))

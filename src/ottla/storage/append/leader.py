@@ -1,0 +1,102 @@
+"""From a client's bytes to what a leader writes: checks, duplicates, offsets, timestamps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.append import checks
+from ottla.storage.append.checks import Batch, Origin
+from ottla.storage.log.producer_state import ProducerBatch
+from ottla.wire import records
+from ottla.wire.records import BatchHeader
+
+if TYPE_CHECKING:
+    from ottla.storage.log.log import Log
+
+
+class LeaderAppend(NamedTuple):
+    """`data` is ready to be written; a `duplicate` is answered and nothing is written."""
+
+    data: memoryview
+    batches: list[Batch]
+    append_time_ms: int
+    duplicate: ProducerBatch | None
+
+
+def prepare_leader_append(
+    log: Log, data: memoryview, leader_epoch: int, origin: Origin, now_ms: int
+) -> LeaderAppend:
+    """Offsets and epoch go into `data` itself; it is copied only if it cannot be written to."""
+    settings = log.settings
+    if data.readonly:
+        data = memoryview(bytearray(data))
+    batches = checks.split(data)
+    if not batches:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must have a record batch")
+    size = 0
+    for batch in batches:
+        checks.check(log.tp, batch, settings, origin, now_ms)
+        size += len(batch.view)
+    if settings.compression_type != "producer":
+        data, batches = _in_topic_codec(log, data, batches)
+        size = sum(len(batch.view) for batch in batches)
+    if size > settings.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {size} bytes in append to partition {log.tp}, which exceeds "
+            f"the maximum configured segment size of {settings.segment_bytes}.",
+        )
+    duplicate = _check_producers(log, batches, origin)
+    if duplicate is not None:
+        return LeaderAppend(data, [], -1, duplicate)
+    append_time_ms = now_ms if settings.message_timestamp_type == "LogAppendTime" else -1
+    offset = log.end_offset
+    ready: list[Batch] = []
+    for view, header in batches:
+        if append_time_ms >= 0:
+            records.patch_append_time(view, append_time_ms)
+            header = records.read_header(view)
+        records.patch(view, offset, leader_epoch)
+        patched = BatchHeader._make((offset, header[1], leader_epoch, *header[3:]))
+        ready.append(Batch(view, patched))
+        offset += header.last_offset_delta + 1
+    return LeaderAppend(data[:size], ready, append_time_ms, None)
+
+
+def _in_topic_codec(
+    log: Log, data: memoryview, batches: list[Batch]
+) -> tuple[memoryview, list[Batch]]:
+    wanted = [checks.with_topic_codec(log.tp, batch, log.settings) for batch in batches]
+    if all(new is old for new, old in zip(wanted, batches, strict=True)):
+        return data, batches
+    data = memoryview(bytearray().join(batch.view for batch in wanted))
+    return data, checks.split(data)
+
+
+def _check_producers(log: Log, batches: list[Batch], origin: Origin) -> ProducerBatch | None:
+    for view, header in batches:
+        if header.producer_id < 0:
+            continue
+        if origin is Origin.COORDINATOR:
+            _check_coordinator_batch(log, view, header)
+            continue
+        duplicate = log.producers.check(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_sequence,
+            transactional=header.is_transactional,
+        )
+        if duplicate is not None:
+            return duplicate
+    return None
+
+
+def _check_coordinator_batch(log: Log, view: memoryview, header: BatchHeader) -> None:
+    """A marker, or the offset commits of a transaction."""
+    if not header.is_control:
+        log.producers.check_epoch(header.producer_id, header.producer_epoch)
+        return
+    marker = records.parse_marker(view)
+    log.producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)

@@ -1,0 +1,152 @@
+"""The leader's short way for batches that clients send most of the time.
+
+Batches of several requests that arrived together are checked by one look at each header, get their
+offsets and go to the file with one write. The first one that is anything else ends it: nothing of
+that one is changed, and `Log.append_as_leader` decides about it. So it does for topics that ask for
+more than this, for a batch that starts a new segment, and for everything that is an error.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ottla.errors import KafkaError
+from ottla.storage.log.producer_state import NO_PRODUCER, ProducerBatch, add_to_sequence
+from ottla.storage.log.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.wire.checksum import crc32c
+from ottla.wire.records import CRC_START, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
+
+if TYPE_CHECKING:
+    from ottla.storage.log.log import Log
+    from ottla.storage.log.segment import BatchPlace
+    from ottla.storage.settings import LogSettings
+
+# Without a bit above the codec: no transaction, no marker, no append time; the last codec is zstd.
+_LARGEST_ATTRIBUTES = 4
+_LONG_MAX = 0x7FFFFFFFFFFFFFFF
+# Base offset, length and leader epoch: what precedes the magic byte.
+_PLACE_IN_LOG = struct.Struct(">qii")
+
+
+def append_plain(log: Log, batches: Sequence[memoryview], leader_epoch: int) -> list[int]:
+    """The base offsets of the batches that were appended, from the first one on. Raises OSError."""
+    settings = log.settings
+    base_offsets: list[int] = []
+    if not _is_plain(settings):
+        return base_offsets
+    places: list[BatchPlace] = []
+    producers: _Sequences | None = None
+    offset = log.end_offset
+    position = 0
+    newest_ms = -1
+    room = min(settings.max_message_bytes, settings.segment_bytes)
+    for view in batches:
+        size = len(view)
+        if not HEADER_BYTES <= size <= room or view.readonly:
+            break
+        fields = HEADER.unpack_from(view)
+        base, length, _, magic, crc, attributes, delta, _, timestamp, producer, _, _, count = fields
+        if (
+            base != 0
+            or length != size - LOG_OVERHEAD_BYTES
+            or magic != MAGIC
+            or not 0 <= attributes <= _LARGEST_ATTRIBUTES
+            or count <= 0
+            or count != delta + 1
+            # Without a time of its own it counts by the wall clock.
+            or timestamp < 0
+            or crc32c(view[CRC_START:]) != crc
+        ):
+            break
+        if producer != NO_PRODUCER:
+            producers = producers or _Sequences(log)
+            if not producers.continue_with(fields, offset):
+                break
+        base_offsets.append(offset)
+        offset += count
+        places.append((position, offset - 1, timestamp))
+        position += size
+        if timestamp > newest_ms:
+            newest_ms = timestamp
+    active = log.active
+    if not base_offsets or _may_roll(active, settings, position, offset - 1, newest_ms):
+        return []
+    used = batches[: len(base_offsets)]
+    for view, base in zip(used, base_offsets, strict=True):
+        _PLACE_IN_LOG.pack_into(view, 0, base, len(view) - LOG_OVERHEAD_BYTES, leader_epoch)
+    active.append(used, places)
+    log.epochs.assign(leader_epoch, base_offsets[0])
+    if producers is not None:
+        producers.record()
+    log.grown_to(offset, active.size)
+    return base_offsets
+
+
+def _is_plain(settings: LogSettings) -> bool:
+    """No rule of the topic looks at the records or changes the batch."""
+    return (
+        settings.compression_type == "producer"
+        and settings.message_timestamp_type == "CreateTime"
+        and settings.message_timestamp_difference_max_ms == _LONG_MAX
+        and "compact" not in settings.cleanup_policy
+    )
+
+
+def _may_roll(
+    active: Segment, settings: LogSettings, size: int, last_offset: int, newest_ms: int
+) -> bool:
+    """Whether `retention.should_roll` has to be asked, which knows the exact limits."""
+    first_ms = active.first_timestamp if active.size else newest_ms
+    return (
+        active.size + size > settings.segment_bytes
+        or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
+        # Without a time in the segment the wall clock decides.
+        or first_ms < 0
+        or newest_ms - first_ms > settings.segment_ms - settings.segment_jitter_ms
+        or active.indexes_full(settings.segment_index_bytes)
+    )
+
+
+class _Sequences:
+    """The idempotent producers of one append: the log hears of their batches after the write."""
+
+    __slots__ = ("_appended", "_log", "_next")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._appended: list[tuple[int, int, ProducerBatch]] = []
+        # What the batches so far let their producers send next: epoch and sequence.
+        self._next: dict[int, tuple[int, int]] = {}
+
+    def continue_with(self, fields: tuple[int, ...], base_offset: int) -> bool:
+        """False for a duplicate, a gap, and everything else that is not simply the next."""
+        *_, delta, _, timestamp, producer_id, epoch, sequence, _ = fields
+        if producer_id < 0 or sequence < 0:
+            return False
+        last_sequence = add_to_sequence(sequence, delta)
+        expected = self._next.get(producer_id)
+        if expected is not None:
+            if expected != (epoch, sequence):
+                return False
+        elif not self._is_new(producer_id, epoch, sequence, last_sequence):
+            return False
+        self._next[producer_id] = epoch, add_to_sequence(last_sequence, 1)
+        batch = ProducerBatch(sequence, last_sequence, base_offset, base_offset + delta, timestamp)
+        self._appended.append((producer_id, epoch, batch))
+        return True
+
+    def _is_new(self, producer_id: int, epoch: int, sequence: int, last_sequence: int) -> bool:
+        producers = self._log.producers
+        if sequence != 0 and producers.get(producer_id) is None:
+            return False  # its leader may have to wait for what stands before
+        try:
+            found = producers.check(producer_id, epoch, sequence, last_sequence)
+        except KafkaError:
+            return False  # told by whoever takes the batch next
+        return found is None
+
+    def record(self) -> None:
+        for producer_id, epoch, batch in self._appended:
+            self._log.producers.record(producer_id, epoch, batch, transactional=False)

@@ -1,0 +1,231 @@
+"""One `log.dirs` entry: its lock, its checkpoints, the logs found in it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.errors import KafkaError, OttlaError
+from ottla.runtime import Disk, Runtime
+from ottla.storage import checkpoints
+from ottla.storage.checkpoints import CheckpointDamaged
+from ottla.storage.compaction.plan import NEVER_CLEANED
+from ottla.storage.log import recovery, small_logs
+from ottla.storage.log.log import Log
+from ottla.storage.log.open_files import OpenFiles
+from ottla.storage.manager.dir_lock import HeldLock
+from ottla.storage.settings import LogSettings
+from ottla.types import TopicPartition
+
+_logger = logging.getLogger(__name__)
+DELETE_SUFFIX = "-delete"
+FUTURE_SUFFIX = "-future"
+_MAX_NAME = 255
+_UUID_DIGITS = 32
+_PARTITION_DIGITS = 10
+_MAX_PARTITION = 0x7FFFFFFF
+
+
+class StrangeFolder(OttlaError):
+    """A sub-folder of a data folder that is no partition's."""
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    """`topic-3` -> (topic, 3); None for anything else."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not topic or not (number.isascii() and number.isdigit()):
+        return None
+    if len(number) > _PARTITION_DIGITS or int(number) > _MAX_PARTITION:
+        return None
+    return TopicPartition(topic, int(number))
+
+
+def deletion_name(tp: TopicPartition, random_hex: str) -> str:
+    """`<topic>-<p>.<32 hex>-delete`, the topic cut so that the name fits (Log.logDeleteDirName)."""
+    suffix = f"-{tp.partition}.{random_hex}{DELETE_SUFFIX}"
+    return tp.topic[: _MAX_NAME - len(suffix)] + suffix
+
+
+def future_name(tp: TopicPartition, random_hex: str) -> str:
+    """`<topic>-<p>.<32 hex>-future` (Log.logFutureDirName); too long for some topics."""
+    return f"{tp}.{random_hex}{FUTURE_SUFFIX}"
+
+
+def parse_future_name(name: str) -> TopicPartition | None:
+    head, dot, digits = name.removesuffix(FUTURE_SUFFIX).rpartition(".")
+    if not name.endswith(FUTURE_SUFFIX) or not dot or len(digits) != _UUID_DIGITS:
+        return None
+    return parse_folder_name(head)
+
+
+def is_deletion_name(name: str) -> bool:
+    head = name[: -len(DELETE_SUFFIX)]
+    digits = head.rpartition(".")[2]
+    return name.endswith(DELETE_SUFFIX) and "." in head and len(digits) == _UUID_DIGITS
+
+
+class Found(NamedTuple):
+    """What a folder holds: logs, copies on their way to this folder, begun deletions."""
+
+    logs: list[Log]
+    futures: list[Log]
+    doomed: list[Path]
+
+
+class DataDir:
+    """Loaded once at start; `offline` says why it cannot be used any more."""
+
+    def __init__(self, runtime: Runtime, path: Path) -> None:
+        self._runtime = runtime
+        self.path = path
+        self.lock: HeldLock | None = None
+        self.offline: str | None = None
+        self.log_count = 0
+        self._writing = threading.Lock()
+        self._order = 0
+        # The `order` of what each checkpoint holds.
+        self._written: dict[str, int] = {}
+        # Of these the checkpoints may speak, but their logs are not here any more.
+        self.gone: set[TopicPartition] = set()
+        # What the cleaner's checkpoint says now.
+        self.checkpointed_cleaned: dict[TopicPartition, int] = {}
+
+    @property
+    def _disk(self) -> Disk:
+        return self._runtime.disk
+
+    def load(self, open_files: OpenFiles, settings_of: Callable[[str], LogSettings]) -> Found:
+        """Everything in the folder. Blocking; raises OSError."""
+        clean_marker = self.path / checkpoints.CLEAN_SHUTDOWN
+        clean = self._disk.exists(clean_marker)
+        notes = self._read_notes() if clean else {}
+        if clean:
+            # For good, before anything is written: no power cut may bring the marker back.
+            self._disk.remove(clean_marker)
+            self._disk.remove(self.path / small_logs.NOTES)
+            self._disk.sync_dir(self.path)
+        recovery_points = self._read_or_empty(checkpoints.RECOVERY_POINTS)
+        starts = self._read_or_empty(checkpoints.LOG_STARTS)
+        watermarks = self._read_or_empty(checkpoints.HIGH_WATERMARKS)
+        cleaned = self.checkpointed_cleaned = self._read_or_empty(checkpoints.CLEANED)
+        found = Found([], [], [])
+        for name in self._disk.list_dir(self.path):
+            folder = self.path / name
+            tp = parse_folder_name(name) if name in notes else None
+            if tp is not None and tp not in cleaned:
+                log = small_logs.load_noted(
+                    *(self._runtime, open_files, tp, folder, settings_of(tp.topic), notes[name]),
+                    start_offset=starts.get(tp, 0),
+                    high_watermark=watermarks.get(tp, 0),
+                )
+                if log is not None:
+                    found.logs.append(log)
+                    continue
+            if not self._disk.is_dir(folder) or name.startswith("__cluster_metadata-"):
+                continue
+            if is_deletion_name(name):
+                found.doomed.append(folder)
+                continue
+            future = parse_future_name(name)
+            tp = future or parse_folder_name(name)
+            if tp is None:
+                raise StrangeFolder(
+                    f"Found directory {folder}, '{name}' is not in the form of topic-partition or "
+                    "topic-partition.uniqueId-delete (if marked for deletion). Kafka's log "
+                    "directories (and children) should only contain Kafka topic data."
+                )
+            try:
+                log = recovery.load_log(
+                    self._runtime,
+                    open_files,
+                    tp,
+                    folder,
+                    settings_of(tp.topic),
+                    clean=clean,
+                    # The checkpoints speak of the log itself, not of a copy that is not finished.
+                    recovery_point=0 if future else recovery_points.get(tp, 0),
+                    start_offset=0 if future else starts.get(tp, 0),
+                    high_watermark=0 if future else watermarks.get(tp, 0),
+                    was_compacted=tp in cleaned,
+                )
+            except KafkaError as error:
+                # One place too many is damaged: told by its name, and no other folder suffers.
+                raise OSError(f"{folder}: {error}") from None
+            log.cleaned_offset = min(cleaned.get(tp, NEVER_CLEANED), log.end_offset)
+            (found.futures if future else found.logs).append(log)
+        self.log_count = len(found.logs)
+        self.gone = {*recovery_points, *starts, *watermarks, *cleaned}
+        self.gone.difference_update(log.tp for log in found.logs)
+        return found
+
+    def _read_notes(self) -> dict[str, small_logs.Note]:
+        """Whatever is wrong with them, the logs themselves have it all."""
+        path = self.path / small_logs.NOTES
+        try:
+            return small_logs.decode_notes(self._disk.read_bytes(path))
+        except FileNotFoundError:
+            return {}
+        except (OSError, CheckpointDamaged) as error:
+            _logger.warning("%s: %s", path, error)
+            return {}
+
+    def _read_or_empty(self, name: str) -> dict[TopicPartition, int]:
+        """A damaged file is none. More is recovered then, deleted records are seen again, or a high
+        watermark comes from the leader and the followers; for the last one alone Kafka takes the
+        folder out of use, and does so again at every start."""
+        path = self.path / name
+        if not self._disk.exists(path):
+            return {}
+        try:
+            return checkpoints.decode_offsets(self._disk.read_bytes(path))
+        except (OSError, CheckpointDamaged) as error:
+            _logger.warning("%s is not used: %s", path, error)
+            return {}
+
+    def high_watermarks(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
+        return {log.tp: log.high_watermark for log in logs}
+
+    def recovery_points(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
+        return {log.tp: log.recovery_point for log in logs}
+
+    def start_offsets(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
+        """Only where records before the start are still in the first segment."""
+        return {
+            log.tp: log.start_offset
+            for log in logs
+            if log.start_offset > log.segments[0].base_offset
+        }
+
+    def cleaned_offsets(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:
+        return {log.tp: log.cleaned_offset for log in logs if log.cleaned_offset != NEVER_CLEANED}
+
+    def order(self) -> int:
+        """Tells what is seen now from what was seen before; for `write`."""
+        self._order += 1
+        return self._order
+
+    def write(self, name: str, offsets: Mapping[TopicPartition, int], order: int) -> None:
+        """On any thread; nothing where something that was seen later is written already."""
+        with self._writing:
+            if order > self._written.get(name, 0):
+                data = checkpoints.encode_offsets(offsets)
+                self._disk.write_atomically(self.path / name, data)
+                self._written[name] = order
+
+    def write_all(self, logs: list[Log]) -> None:
+        """All checkpoints as of now, without logs that are gone."""
+        cleaned, order = self.cleaned_offsets(logs), self.order()
+        self.write(checkpoints.RECOVERY_POINTS, self.recovery_points(logs), order)
+        self.write(checkpoints.LOG_STARTS, self.start_offsets(logs), order)
+        self.write(checkpoints.HIGH_WATERMARKS, self.high_watermarks(logs), order)
+        self.write(checkpoints.CLEANED, cleaned, order)
+        self.checkpointed_cleaned = cleaned
+        self.gone.clear()
+
+    def mark_clean(self, notes: list[small_logs.Note]) -> None:
+        """The last step: everything else is durable."""
+        self._disk.write_atomically(self.path / small_logs.NOTES, small_logs.encode_notes(notes))
+        self._disk.open(self.path / checkpoints.CLEAN_SHUTDOWN).close()

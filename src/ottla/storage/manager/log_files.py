@@ -1,0 +1,106 @@
+"""File work on logs that is done off the event loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from ottla.runtime import Runtime
+from ottla.storage import checkpoints
+from ottla.storage.log import segment as segments
+from ottla.storage.log.log import Log
+from ottla.storage.log.small_logs import Note, is_bare, take_note
+
+_logger = logging.getLogger(__name__)
+
+
+class Removals:
+    """Files and folders that are set aside until their delay is over."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        # (due by the monotonic clock, path)
+        self._waiting: list[tuple[float, Path]] = []
+
+    def add(self, paths: Iterable[Path], delay_ms: int) -> None:
+        due = self._runtime.clock.monotonic_ms() + delay_ms
+        self._waiting.extend((due, path) for path in paths)
+
+    async def remove_due(self) -> None:
+        now = self._runtime.clock.monotonic_ms()
+        due = [path for deadline, path in self._waiting if deadline <= now]
+        if due:
+            self._waiting = [entry for entry in self._waiting if entry[0] > now]
+            await self._runtime.blocking(lambda: remove_paths(self._runtime, due))
+
+
+def remove_paths(runtime: Runtime, paths: list[Path]) -> None:
+    for path in paths:
+        try:
+            if runtime.disk.is_dir(path):
+                runtime.disk.remove_tree(path)
+            else:
+                runtime.disk.remove(path)
+        except OSError as error:
+            # The next start tries again; the others need not wait for that.
+            _logger.warning("%s cannot be removed: %s", path, error)
+
+
+def sync_files(runtime: Runtime, paths: Iterable[Path]) -> None:
+    """With descriptors of its own: the log's may be closed by another owner meanwhile."""
+    for path in paths:
+        if runtime.disk.exists(path):
+            file = runtime.disk.open(path, create=False)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+
+def _write_epochs_aside(log: Log, runtime: Runtime) -> Path:
+    """Under another name and not synced yet; a start removes what is left of it."""
+    path = log.folder / (checkpoints.LEADER_EPOCHS + ".tmp")
+    runtime.disk.remove(path)
+    file = runtime.disk.open(path)
+    try:
+        file.append(checkpoints.encode_epochs(log.epochs.entries()))
+    finally:
+        file.close()
+    return path
+
+
+def close_logs(logs: list[Log], runtime: Runtime, notes: list[Note]) -> None:
+    """Everything durable, all descriptors given back; what the next start needs to know of the
+    small ones is added to the notes. One sync for all: ten thousand in turn would take minutes."""
+    disk = runtime.disk
+    unsynced: set[Path] = set()
+    bare: list[Log] = []
+    epochs: dict[Path, Log] = {}
+    for log in logs:
+        names = disk.list_dir(log.folder)
+        if is_bare(log, names):
+            bare.append(log)
+        else:
+            log.write_snapshot()
+            log.active.write_indexes()
+            if log.epochs.dirty:
+                epochs[_write_epochs_aside(log, runtime)] = log
+        if log.end_offset > log.recovery_point:
+            unsynced.update(segment.path(segments.LOG_SUFFIX) for segment in log.segments[-2:])
+            unsynced.add(log.folder)
+        if log.unsynced:
+            unsynced |= log.unsynced
+            unsynced.add(log.folder)
+    disk.sync_all(unsynced | epochs.keys())
+    # Only contents that are on disk may take the place of older ones.
+    for path, log in epochs.items():
+        disk.rename(path, log.folder / checkpoints.LEADER_EPOCHS)
+        log.epochs.dirty = False
+    disk.sync_all([log.folder for log in epochs.values()])
+    for log in logs:
+        log.unsynced.clear()
+        log.recovery_point = log.end_offset
+        log.release()
+    # Not of a copy on its way to another folder, whose state no checkpoint speaks of.
+    notes += [take_note(log, disk) for log in bare if log.folder.name == str(log.tp)]

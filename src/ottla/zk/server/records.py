@@ -1,0 +1,213 @@
+"""The one module that encodes and decodes what the store keeps on disk. Pure.
+
+A journal record is `length, crc32, payload`; its payload `zxid, time, transactions`. A zero
+length ends the file (journals are filled with zeros ahead of the writer). A snapshot is a magic
+number, the zxid it was started at, the sessions, the nodes, and a crc32 over everything.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+
+from ottla.errors import InvariantViolated, OttlaError
+from ottla.zk import jute
+from ottla.zk.server.tree import (
+    CloseSessionTxn,
+    CreateSessionTxn,
+    CreateTxn,
+    DeleteTxn,
+    Node,
+    SetAclTxn,
+    SetDataTxn,
+    Tree,
+    Txn,
+)
+
+JOURNAL_MAGIC = b"OTLZKJ01"
+SNAPSHOT_MAGIC = b"OTLZKS01"
+# A length beyond this is not a record. A packet bounds a multi; the end of a session names its
+# nodes, of which there may be many.
+MAX_RECORD_BYTES = 1 << 28
+
+_FRAME = struct.Struct(">II")
+_RECORD = struct.Struct(">qqI")
+_SNAPSHOT_HEAD = struct.Struct(">qII")
+_SESSION = struct.Struct(">qi")
+_NODE = struct.Struct(">qqqqqqiiq")
+_CREATE_TAIL = struct.Struct(">qq")
+
+_CREATE, _DELETE, _SET_DATA, _SET_ACL, _CREATE_SESSION, _CLOSE_SESSION = range(1, 7)
+
+
+class DamagedFile(OttlaError):
+    """A file of the store that cannot be what was written."""
+
+
+def encode_record(zxid: int, time_ms: int, txns: Sequence[Txn | bytes]) -> bytes:
+    """Transactions, or what `encode_create` made of them."""
+    parts = [_RECORD.pack(zxid, time_ms, len(txns))]
+    parts += [txn if isinstance(txn, bytes) else _encode_txn(txn) for txn in txns]
+    payload = b"".join(parts)
+    return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def encode_create(head: bytes, owner: int, parent_creations: int) -> bytes:
+    """A create; `head` is its path, data and ACL, which the wire encodes in the same way."""
+    return b"\x01" + head + _CREATE_TAIL.pack(owner, parent_creations)
+
+
+def iter_records(data: bytes, position: int) -> Iterator[tuple[int, int, list[Txn], int]]:
+    """(zxid, time, transactions, end of the record) up to the first that is torn or missing."""
+    size = len(data)
+    while position + _FRAME.size <= size:
+        length, crc = _FRAME.unpack_from(data, position)
+        start = position + _FRAME.size
+        end = start + length
+        if length == 0 or length > MAX_RECORD_BYTES or end > size:
+            return
+        payload = data[start:end]
+        if zlib.crc32(payload) != crc:
+            return
+        zxid, time_ms, txns = _decode_payload(payload)
+        yield zxid, time_ms, txns, end
+        position = end
+
+
+def encode_snapshot_head(zxid: int, sessions: dict[int, int], node_count: int) -> bytes:
+    parts = [SNAPSHOT_MAGIC, _SNAPSHOT_HEAD.pack(zxid, len(sessions), node_count)]
+    parts += [_SESSION.pack(session_id, timeout) for session_id, timeout in sessions.items()]
+    return b"".join(parts)
+
+
+def encode_node(path: str, node: Node) -> bytes:
+    return b"".join(
+        (
+            jute.write_string(path),
+            jute.write_buffer(node.data),
+            jute.write_acls(node.acl),
+            _NODE.pack(
+                node.owner,
+                node.czxid,
+                node.mzxid,
+                node.pzxid,
+                node.ctime,
+                node.mtime,
+                node.version,
+                node.aversion,
+                node.creations,
+            ),
+        )
+    )
+
+
+def seal_snapshot(parts: Iterable[bytes]) -> bytes:
+    body = b"".join(parts)
+    return body + zlib.crc32(body).to_bytes(4, "big")
+
+
+def decode_snapshot(data: bytes) -> Tree:
+    """The tree a snapshot holds; raises DamagedFile."""
+    end = len(data) - 4
+    head = len(SNAPSHOT_MAGIC)
+    if end < head + _SNAPSHOT_HEAD.size or data[:head] != SNAPSHOT_MAGIC:
+        raise DamagedFile("not a snapshot of this store")
+    if zlib.crc32(memoryview(data)[:end]) != int.from_bytes(data[end:], "big"):
+        raise DamagedFile("the checksum does not match")
+    zxid, session_count, node_count = _SNAPSHOT_HEAD.unpack_from(data, head)
+    position = head + _SNAPSHOT_HEAD.size
+    tree = Tree()
+    for _ in range(session_count):
+        session_id, timeout_ms = _SESSION.unpack_from(data, position)
+        tree.sessions[session_id] = timeout_ms
+        position += _SESSION.size
+    for _ in range(node_count):
+        position = _decode_node(data, position, end, tree)
+    tree.last_zxid = zxid
+    return tree
+
+
+def _decode_node(data: bytes, position: int, end: int, tree: Tree) -> int:
+    path, position = jute.read_string(data, position, end)
+    value, position = jute.read_buffer(data, position, end)
+    acl, position = jute.read_acls(data, position, end)
+    fields = _NODE.unpack_from(data, position)
+    node = Node(value, acl, fields[0], fields[1], fields[4])
+    _, _, node.mzxid, node.pzxid, _, node.mtime, node.version, node.aversion, node.creations = (
+        fields
+    )
+    existing = tree.nodes.get(path)
+    if existing is not None:
+        node.children = existing.children
+    tree.insert(path, node)
+    return position + _NODE.size
+
+
+def _encode_txn(txn: Txn) -> bytes:
+    if type(txn) is CreateTxn:
+        path, data, acl, owner, creations = txn
+        head = jute.write_string(path) + jute.write_buffer(data) + jute.write_acls(acl)
+        return encode_create(head, owner, creations)
+    if type(txn) is SetDataTxn:
+        return b"".join(
+            (
+                b"\x03",
+                jute.write_string(txn.path),
+                jute.write_buffer(txn.data),
+                jute.INT.pack(txn.version),
+            )
+        )
+    if type(txn) is DeleteTxn:
+        return b"\x02" + jute.write_string(txn.path)
+    if type(txn) is SetAclTxn:
+        return b"".join(
+            (
+                b"\x04",
+                jute.write_string(txn.path),
+                jute.write_acls(txn.acl),
+                jute.INT.pack(txn.version),
+            )
+        )
+    if type(txn) is CreateSessionTxn:
+        return b"\x05" + _SESSION.pack(*txn)
+    if type(txn) is CloseSessionTxn:
+        return b"\x06" + jute.LONG.pack(txn.session_id) + jute.write_strings(list(txn.paths))
+    raise InvariantViolated(f"not a transaction: {txn!r}")
+
+
+def _decode_payload(payload: bytes) -> tuple[int, int, list[Txn]]:
+    zxid, time_ms, count = _RECORD.unpack_from(payload)
+    position = _RECORD.size
+    txns: list[Txn] = []
+    for _ in range(count):
+        txn, position = _decode_txn(payload, position, len(payload))
+        txns.append(txn)
+    return zxid, time_ms, txns
+
+
+def _decode_txn(data: bytes, position: int, end: int) -> tuple[Txn, int]:
+    kind = data[position]
+    position += 1
+    if kind == _CREATE_SESSION:
+        return CreateSessionTxn(*_SESSION.unpack_from(data, position)), position + _SESSION.size
+    if kind == _CLOSE_SESSION:
+        session_id, position = jute.read_long(data, position, end)
+        paths, position = jute.read_strings(data, position, end)
+        return CloseSessionTxn(session_id, tuple(paths)), position
+    path, position = jute.read_string(data, position, end)
+    if kind == _DELETE:
+        return DeleteTxn(path), position
+    if kind == _SET_ACL:
+        acl, position = jute.read_acls(data, position, end)
+        version, position = jute.read_int(data, position, end)
+        return SetAclTxn(path, acl, version), position
+    value, position = jute.read_buffer(data, position, end)
+    if kind == _SET_DATA:
+        version, position = jute.read_int(data, position, end)
+        return SetDataTxn(path, value, version), position
+    if kind == _CREATE:
+        acl, position = jute.read_acls(data, position, end)
+        owner, creations = _CREATE_TAIL.unpack_from(data, position)
+        return CreateTxn(path, value, acl, owner, creations), position + _CREATE_TAIL.size
+    raise DamagedFile(f"unknown kind of transaction {kind}")

@@ -1,0 +1,285 @@
+"""One round: a stream of known records, three kinds of kills, and the judgement afterwards."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import pyarrow.parquet
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.testing import ProcessCluster
+from tests.support.spark.kill_driver import Settings
+from tests.support.spark.kill_processes import FAILED_QUERY, LOST_TASK, WAIT_S, Driver
+from tests.support.spark.pipeline_helpers import read_topic
+
+SOURCE, TARGET = "numbers", "copied"
+BROKERS = 3
+PARTITIONS = 3
+# At least: records come until the last kill is done, so that every kill meets work.
+RECORDS = 8_000
+RECORDS_PER_SECOND = 600
+KEYS = 997
+PADDING = 80
+# The shortest session that the store grants: two of its ticks.
+OVERRIDES = {"zookeeper.session.timeout.ms": "4000"}
+KILLS = ("driver", "worker", "worker", "broker")
+# Lost connections are what the test is about: librdkafka need not print them.
+QUIET = {"log_level": 2, "reconnect.backoff.max.ms": 500}
+
+
+class Numbers:
+    """An idempotent producer on a thread of its own: every number once, at a steady rate."""
+
+    def __init__(self, servers: str) -> None:
+        self.failures: Counter[str] = Counter()
+        self.total = 0
+        self._producer = Producer(
+            {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5, **QUIET}
+        )
+        self._enough = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(WAIT_S)
+
+    def finish(self) -> None:
+        self._enough.set()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive() and self._producer.flush(WAIT_S) == 0
+        assert self.failures == {}, self.failures
+
+    def _run(self) -> None:
+        for number in count():
+            if self._stop.is_set() or (number >= RECORDS and self._enough.is_set()):
+                return
+            self._producer.produce(
+                SOURCE,
+                (b"%d:" % number).ljust(PADDING, b"."),
+                key=b"key-%d" % (number % KEYS),
+                on_delivery=self._answered,
+            )
+            self.total = number + 1
+            self._producer.poll(0.0)
+            if number % 100 == 0:
+                self._stop.wait(100 / RECORDS_PER_SECOND)
+
+    def _answered(self, error: object, _message: object) -> None:
+        if error is not None:
+            self.failures[str(error)] += 1
+
+
+class Follower:
+    """Counts what a reader of committed records sees, while it comes."""
+
+    def __init__(self, servers: str) -> None:
+        self.seen = 0
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "follower",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 20,
+                **QUIET,
+            }
+        )
+        self._consumer.assign([TopicPartition(TARGET, index, 0) for index in range(PARTITIONS)])
+
+    def await_records(self, count: int, driver: Driver) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while self.seen < count:
+            found = self._consumer.consume(500, timeout=0.05)
+            self.seen += sum(message.error() is None for message in found)
+            driver.check()
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{self.seen} of {count} records came\n{driver.tail()}")
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Who dies, when so many records were seen in the target and a pause has passed."""
+
+    who: str
+    after_records: int
+    pause_s: float
+
+
+def schedule(choice: random.Random) -> list[Kill]:
+    """Half of the kills come at the very moment at which a transaction was seen to be committed:
+    Spark has not yet noted the end of the micro-batch then."""
+    order = list(KILLS)
+    choice.shuffle(order)
+    places = sorted(choice.sample(range(500, int(RECORDS * 0.8), 100), len(order)))
+    pauses = [choice.choice([0.0, choice.uniform(0.0, 1.5)]) for _ in order]
+    return [Kill(*kill) for kill in zip(order, places, pauses, strict=True)]
+
+
+@dataclass
+class Verdict:
+    """How often each number was found, in one place."""
+
+    missing: list[int]
+    twice: list[int]
+    strangers: list[int]
+
+    @classmethod
+    def of(cls, numbers: Iterable[int], total: int) -> Verdict:
+        found = Counter(numbers)
+        return cls(
+            [number for number in range(total) if number not in found],
+            sorted(number for number, times in found.items() if times > 1),
+            sorted(set(found) - set(range(total))),
+        )
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return not (self.missing or self.twice or self.strangers)
+
+    def __str__(self) -> str:
+        return f"{len(self.missing)} missing, {len(self.twice)} more than once" + (
+            f", {len(self.strangers)} strangers" if self.strangers else ""
+        )
+
+
+@dataclass
+class Round:
+    """What happened, and what was found."""
+
+    seed: int
+    kills: list[str] = field(default_factory=list)
+    lost_tasks: int = 0
+    failed_queries: int = 0
+    records: int = 0
+    seconds: float = 0.0
+    topic: Verdict = field(default_factory=lambda: Verdict.of((), 0))
+    archive: Verdict = field(default_factory=lambda: Verdict.of((), 0))
+
+    HEAD = ("seed", "kills, after records", "tasks lost", "queries lost", "records", "s", "found")
+
+    def row(self) -> tuple[object, ...]:
+        found = "all once" if self.topic.is_exactly_once and self.archive.is_exactly_once else ""
+        found = found or f"topic: {self.topic}; archive: {self.archive}"
+        numbers = (self.lost_tasks, self.failed_queries, self.records, round(self.seconds))
+        return (self.seed, ", ".join(self.kills), *numbers, found)
+
+
+class Killer:
+    """Carries out a schedule. A broker comes back after a while, sometimes only after the next."""
+
+    def __init__(
+        self, cluster: ProcessCluster, driver: Driver, follower: Follower, done: Round
+    ) -> None:
+        self._cluster = cluster
+        self._driver = driver
+        self._follower = follower
+        self._done = done
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
+        self._down: int | None = None
+
+    def run(self, choice: random.Random) -> None:
+        self._driver.start(cores=2)
+        for kill in schedule(choice):
+            self._follower.await_records(kill.after_records, self._driver)
+            time.sleep(kill.pause_s)
+            self._done.kills.append(f"{kill.who} {self._follower.seen}")
+            print(f"  kill {self._done.kills[-1]}", flush=True)
+            before = self._down
+            self._kill(kill.who, choice)
+            if before is not None:
+                self._restart()
+            elif self._down is not None and choice.random() < 0.6:
+                # Before or after its session has ended.
+                time.sleep(choice.uniform(0.0, 6.0))
+                self._restart()
+        if self._down is not None:
+            self._restart()
+
+    def _kill(self, who: str, choice: random.Random) -> None:
+        if who == "driver":
+            self._driver.kill()
+            # Another number of cores is what a driver may find on another machine.
+            self._driver.start(cores=choice.choice([2, 3]))
+        elif who == "worker":
+            self._driver.kill_workers(choice)
+        else:
+            self._down = choice.randrange(BROKERS)
+            self._cluster.kill(self._down)
+
+    def _restart(self) -> None:
+        assert self._down is not None
+        self._cluster.restart(self._down)
+        self._down = None
+        deadline = time.monotonic() + WAIT_S
+        while not self._all_in_sync():
+            assert time.monotonic() < deadline, "the replicas do not come together again"
+            time.sleep(0.2)
+
+    def _all_in_sync(self) -> bool:
+        known = self._admin.list_topics(timeout=30).topics
+        return all(
+            len(partition.isrs) == BROKERS
+            for topic in (SOURCE, TARGET)
+            for partition in known[topic].partitions.values()
+        )
+
+
+def numbers_in_topic(servers: str) -> list[int]:
+    values = (message.value() or b"" for message in read_topic(servers, TARGET))
+    return [int(value.partition(b":")[0]) for value in values]
+
+
+def numbers_in_archive(folder: Path) -> list[int]:
+    """Every Parquet file that is there, as any reader would find it."""
+    found: list[int] = []
+    for file in sorted(folder.rglob("*.parquet")):
+        values = pyarrow.parquet.read_table(file, columns=["value"]).column("value")
+        found += [int(value.partition(b":")[0]) for value in values.to_pylist()]
+    return found
+
+
+def run_round(seed: int, folder: Path, guarantee: str = "exactly_once") -> Round:
+    """The folder keeps logs, checkpoints and archive for those who ask why it failed."""
+    folder.mkdir(parents=True)
+    print(f"seed {seed}, {guarantee}, all files in {folder}", flush=True)
+    done = Round(seed)
+    began = time.monotonic()
+    with ProcessCluster(brokers=BROKERS, overrides=OVERRIDES, data=folder / "cluster") as cluster:
+        servers = cluster.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers, **QUIET})
+        config = {"min.insync.replicas": "2"}
+        wanted = [NewTopic(name, PARTITIONS, BROKERS, config=config) for name in (SOURCE, TARGET)]
+        for created in admin.create_topics(wanted).values():
+            created.result(60)
+        settings = Settings(servers, SOURCE, TARGET, str(folder), guarantee=guarantee)
+        numbers = Numbers(servers)
+        follower = Follower(servers)
+        try:
+            with Driver(settings) as driver:
+                Killer(cluster, driver, follower, done).run(random.Random(seed))
+                numbers.finish()
+                driver.finish()
+                done.lost_tasks = driver.count(LOST_TASK)
+                done.failed_queries = driver.count(FAILED_QUERY)
+        finally:
+            numbers.stop()
+            follower.close()
+        done.topic = Verdict.of(numbers_in_topic(servers), numbers.total)
+    done.archive = Verdict.of(numbers_in_archive(settings.archive), numbers.total)
+    done.records = numbers.total
+    done.seconds = time.monotonic() - began
+    print(f"  {done.row()}", flush=True)
+    return done

@@ -1,0 +1,27 @@
+"""A log manager on one folder, with a clock that stands still."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from ottla.config.broker import BrokerConfig
+from ottla.runtime import Disk, Runtime, SystemDisk, SystemNetwork
+from ottla.simulation.disk import ProcessDisk
+from ottla.storage.manager.dir_lock import FlockedDir
+from ottla.storage.manager.log_manager import LogManager
+from ottla.topics.configs import LogConfig
+from tests.support.storage.log_helpers import ManualClock
+
+TOPIC_ID = bytes(range(16))
+
+
+def manager(folder: Path, disk: Disk | None = None, **topic: object) -> LogManager:
+    properties = {"broker.id": "1", "zookeeper.connect": "x:1", "log.dirs": str(folder)}
+    used = disk or SystemDisk()
+    return LogManager(
+        Runtime(ManualClock(), random.Random(3), SystemNetwork(), used),
+        BrokerConfig.from_properties(properties),
+        lambda _: LogConfig(**topic),  # type: ignore[arg-type]
+        lock_dir=used.lock if isinstance(used, ProcessDisk) else FlockedDir,
+    )

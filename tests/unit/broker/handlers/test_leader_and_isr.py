@@ -1,0 +1,166 @@
+"""LeaderAndIsr and StopReplica: codes and effects."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.handlers import leader_and_isr, stop_replica
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire import messages as m
+from tests.support.broker.replica_cluster import TOPIC_ID, TP, MakeBrokers, brokers
+
+__all__ = ["brokers"]
+
+
+async def test_a_partition_alone_is_committed_at_once(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    assert broker.order(0, 1, replicas=[0]) is ErrorCode.NONE
+    result = await broker.produce(3, acks=-1)
+    assert (result.error, result.base_offset, result.log_start_offset) == (ErrorCode.NONE, 0, 0)
+    assert broker.log.high_watermark == 3
+    metadata = broker.log.folder / "partition.metadata"
+    assert metadata.read_text() == "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+
+
+@pytest.mark.parametrize("version", [1, 4, 5, 7])
+async def test_codes_of_leader_and_isr(brokers: MakeBrokers, version: int) -> None:
+    (broker,) = await brokers(1)
+    assert broker.order(0, 3, replicas=[0], version=version) is ErrorCode.NONE
+    for epoch in (2, 3):
+        code = broker.order(0, epoch, replicas=[0], version=version)
+        assert code is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert broker.partition.leader_epoch == 3
+    code = broker.order(1, 4, replicas=[1, 2], version=version)
+    assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_another_topic_id_is_refused(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    broker.order(0, 1, replicas=[0])
+    code = broker.order(0, 2, replicas=[0], topic_id=bytes(15) + b"\x09")
+    assert code is ErrorCode.INCONSISTENT_TOPIC_ID
+    assert broker.order(0, 2, replicas=[0], topic_id=bytes(16)) is ErrorCode.NONE
+    assert broker.log.topic_id == TOPIC_ID
+
+
+async def test_an_unknown_leader_changes_nothing_but_makes_the_log(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    for leader in (9, -1):
+        assert broker.order(leader, 5, replicas=[0, 9]) is ErrorCode.NONE
+        assert broker.partition.leader_epoch == -1
+        assert broker.log.end_offset == 0
+    with pytest.raises(KafkaError) as raised:
+        broker.partition.leader_log()
+    assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_leadership_listeners(brokers: MakeBrokers) -> None:
+    first, _ = await brokers(2)
+    told: list[tuple[str, int | None]] = []
+    first.manager.add_leadership_listener(
+        lambda tp, epoch: told.append(("leads", epoch)),
+        lambda tp, epoch: told.append(("resigns", epoch)),
+    )
+    first.order(0, 1, replicas=[0, 1])
+    first.order(1, 2, replicas=[0, 1])
+    first.order(1, 3, replicas=[0, 1])
+    assert told == [("leads", 1), ("resigns", 2)]
+
+
+def stop_request(epoch: int, *, delete: bool) -> m.StopReplicaRequest:
+    request = m.StopReplicaRequest
+    return request(
+        controller_epoch=1,
+        broker_epoch=-1,
+        topic_states=[
+            request.StopReplicaTopicState(
+                topic_name="t",
+                partition_states=[
+                    request.StopReplicaPartitionState(
+                        partition_index=0, leader_epoch=epoch, delete_partition=delete
+                    )
+                ],
+            )
+        ],
+    )
+
+
+async def test_codes_of_stop_replica(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    broker.order(0, 3, replicas=[0])
+
+    def stop(epoch: int, *, delete: bool) -> int:
+        response = broker.manager.stop_replicas(stop_request(epoch, delete=delete), 3)
+        return response.partition_errors[0].error_code
+
+    for epoch in (2, 3):
+        assert stop(epoch, delete=True) == ErrorCode.FENCED_LEADER_EPOCH
+    assert stop(4, delete=False) == ErrorCode.NONE
+    assert broker.manager.log(TP) is not None
+    folder = broker.log.folder
+    assert stop(-2, delete=True) == ErrorCode.NONE
+    assert broker.manager.hosted(TP) is None and not folder.exists()
+    assert len(list(folder.parent.glob("t-0.*-delete"))) == 1
+    assert stop(-2, delete=True) == ErrorCode.NONE
+
+
+async def test_a_left_over_log_is_deleted_without_its_partition(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    log = broker.log_manager.get_or_create(TP)
+    broker.manager.stop_replicas(stop_request(-2, delete=True), 3)
+    assert broker.log_manager.get(TP) is None and not (log.data_dir / "t-0").exists()
+
+
+async def test_stale_epochs_of_broker_and_controller(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    broker.services.broker_epoch = 50
+    broker.services.controller_epoch = 7
+    state = m.LeaderAndIsrRequest.LeaderAndIsrTopicState(
+        topic_name="t",
+        topic_id=TOPIC_ID,
+        partition_states=[
+            m.LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+                partition_index=0, leader=0, replicas=[0], isr=[0]
+            )
+        ],
+    )
+    for broker_epoch, controller_epoch, code in (
+        (49, 8, ErrorCode.STALE_BROKER_EPOCH),
+        (-1, 6, ErrorCode.STALE_CONTROLLER_EPOCH),
+    ):
+        request = m.LeaderAndIsrRequest(
+            broker_epoch=broker_epoch, controller_epoch=controller_epoch, topic_states=[state]
+        )
+        answer = await leader_and_isr.handle(broker.context(5), request)
+        assert answer.error_code == code
+        assert answer.topics[0].partition_errors[0].error_code == code
+        stop = stop_request(9, delete=True)
+        stop.broker_epoch, stop.controller_epoch = broker_epoch, controller_epoch
+        stopped = await stop_replica.handle(broker.context(3), stop)
+        assert (stopped.error_code, stopped.partition_errors) == (code, [])
+    assert broker.manager.hosted(TP) is None
+    request = m.LeaderAndIsrRequest(broker_epoch=51, controller_epoch=9, topic_states=[state])
+    answer = await leader_and_isr.handle(broker.context(5), request)
+    assert answer.error_code == ErrorCode.NONE
+    assert broker.services.controller_epoch == 9
+
+
+async def test_a_large_order(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    request = m.LeaderAndIsrRequest
+    states = [
+        request.LeaderAndIsrPartitionState(
+            partition_index=index, leader=0, replicas=[0], isr=[0], is_new=True
+        )
+        for index in range(120)
+    ]
+    topic = request.LeaderAndIsrTopicState(
+        topic_name="t", topic_id=TOPIC_ID, partition_states=states
+    )
+    answer = await leader_and_isr.handle(
+        broker.context(5), request(broker_epoch=-1, topic_states=[topic])
+    )
+    codes = {partition.error_code for partition in answer.topics[0].partition_errors}
+    assert codes == {ErrorCode.NONE} and len(answer.topics[0].partition_errors) == 120
+    assert all(partition.is_leader for partition in broker.manager.partitions())
+    assert (await broker.produce(acks=-1)).error is ErrorCode.NONE

@@ -1,0 +1,123 @@
+"""Produce requests that are answered by their bytes: the same answer as the handler's, or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers import produce
+from ottla.broker.requests import direct_produce
+from ottla.broker.requests.direct_produce import DirectProduce
+from ottla.broker.requests.parked import Parked
+from ottla.wire import framing
+from ottla.wire import messages as m
+from ottla.wire.records import Record, build_batch
+from tests.support.broker.produce_requests import produce_frame
+from tests.support.broker.replica_cluster import TP, Broker, MakeBrokers, brokers, client_batch
+
+__all__ = ["brokers"]
+Request = m.ProduceRequest
+
+
+def answer_of(direct: DirectProduce, broker: Broker, frame: memoryview) -> bytes | Parked | None:
+    answers = direct.answers(broker.manager, [frame])
+    return answers[0] if answers else None
+
+
+@pytest.fixture
+async def leader(brokers: MakeBrokers) -> Broker:
+    (broker,) = await brokers(1)
+    broker.order(0, 1, replicas=[0])
+    return broker
+
+
+@pytest.mark.parametrize("version", [9, 10, 11])
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_the_answer_is_the_handlers(leader: Broker, version: int, acks: int) -> None:
+    direct = DirectProduce()
+    for correlation_id in (1, 2, 70_000):
+        before = leader.log.end_offset
+        frame = produce_frame(
+            client_batch(3), version=version, correlation_id=correlation_id, acks=acks
+        )
+        copy = memoryview(bytearray(frame))
+        request, _ = Request.decode(copy, version, framing.decode_request_header(copy)[1])
+        answer = answer_of(direct, leader, frame)
+        assert leader.log.end_offset == before + 3
+        response = await produce.handle(leader.context(version), request)
+        assert response is not None
+        response.responses[0].partition_responses[0].base_offset = before
+        wanted = b"".join(framing.encode_response(response, version, correlation_id))
+        assert answer == wanted
+
+
+async def test_no_answer_is_wanted_with_acks_0(leader: Broker) -> None:
+    assert answer_of(DirectProduce(), leader, produce_frame(client_batch(), acks=0)) == b""
+    assert leader.log.end_offset == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 8},
+        {"acks": 2},
+        {"transactional_id": "x"},
+        {"topic": "elsewhere"},
+        {"topic": "__consumer_offsets"},
+        {"topic": "t" * 127},
+        {"index": 1},
+        {"topic_data": []},
+        {"batch": None},
+        {"batch": b""},
+        {"batch": bytes(80)},
+        {"batch": bytes(client_batch()) * 2},
+        {"batch": bytes(client_batch()) + b"more"},
+        {"batch": bytes(client_batch())[:-1]},
+        {"batch": bytes(client_batch())[:-1] + b"?"},
+        {
+            "batch": build_batch(
+                [Record(None, b"v", 1)],
+                producer_id=1,
+                producer_epoch=0,
+                base_sequence=0,
+                transactional=True,
+            )
+        },
+    ],
+)
+async def test_everything_else_is_left_to_the_handler(
+    leader: Broker, changes: dict[str, Any]
+) -> None:
+    direct = DirectProduce()
+    assert answer_of(direct, leader, produce_frame(client_batch())) is not None
+    frame = produce_frame(changes.pop("batch", client_batch()), **changes)
+    unchanged = bytes(frame)
+    assert answer_of(direct, leader, frame) is None
+    assert bytes(frame) == unchanged
+    assert leader.log.end_offset == 1
+
+
+async def test_frames_that_are_cut_are_left_to_the_handler(leader: Broker) -> None:
+    direct = DirectProduce()
+    whole = produce_frame(client_batch())
+    for size in range(2, len(whole)):
+        assert answer_of(direct, leader, whole[:size]) is None
+    assert leader.log.end_offset == 0
+
+
+async def test_a_flush_after_every_append_is_the_handlers(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1, flush_messages=1)
+    broker.order(0, 1, replicas=[0])
+    assert answer_of(DirectProduce(), broker, produce_frame(client_batch())) is None
+
+
+async def test_a_connection_remembers_only_so_many_partitions(
+    leader: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct_produce, "MAX_FORMS", 4)
+    direct = DirectProduce()
+    for index in range(20):
+        answer_of(direct, leader, produce_frame(client_batch(), index=index))
+    assert len(direct._forms) <= 4
+    assert answer_of(direct, leader, produce_frame(client_batch(), index=TP.partition))

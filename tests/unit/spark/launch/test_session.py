@@ -1,0 +1,117 @@
+"""The session's settings and the lag in a progress report; nothing here starts Spark."""
+
+import json
+import os
+import sys
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+
+from ottla.spark import progress
+from ottla.spark import session as start_session
+from ottla.spark.launch.session import SparkMissing, missing_reason
+
+# In its package the function of that name hides the module.
+MODULE = sys.modules["ottla.spark.launch.session"]
+WORKER_PYTHON = "/cache/python"
+
+
+class Builder:
+    """Stands for SparkSession.builder and keeps what it is told."""
+
+    def __init__(self):
+        self.settings = {}
+
+    def appName(self, name):
+        self.settings["name"] = name
+        return self
+
+    def config(self, key, value):
+        self.settings[key] = value
+        return self
+
+    def getOrCreate(self):
+        return self.settings
+
+
+@pytest.fixture
+def no_jvm(monkeypatch):
+    module = SimpleNamespace(SparkSession=SimpleNamespace(builder=Builder()))
+    monkeypatch.setitem(sys.modules, "pyspark.sql", module)
+    monkeypatch.setattr(MODULE, "missing_reason", lambda: None)
+    monkeypatch.setattr(MODULE, "worker_python", lambda: WORKER_PYTHON)
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("JAVA_HOME", "/any")
+
+
+def test_local_mode_stays_on_this_machine(no_jvm):
+    settings = start_session("app", conf={"spark.ui.enabled": "true"})
+    assert settings["name"] == "app"
+    assert settings["spark.master"] == "local[*]"
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings["spark.ui.enabled"] == "true", "what the caller says wins"
+    assert os.environ["PYSPARK_PYTHON"] == WORKER_PYTHON
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert "spark.jars" not in settings, "no jars are needed, so none are looked for"
+    assert "spark.files" not in settings, "the workers have the package"
+
+
+def test_a_micro_batch_that_runs_again_is_cut_into_the_same_tasks(no_jvm):
+    adaptive = "spark.sql.adaptive.streaming.stateless.enabled"
+    assert start_session()[adaptive] == "false"
+    assert start_session(conf={adaptive: "true"})[adaptive] == "true"
+
+
+def test_another_master_finds_the_driver_by_itself(no_jvm):
+    settings = start_session(conf={"spark.master": "spark://host:7077"})
+    assert settings["spark.master"] == "spark://host:7077"
+    assert "spark.driver.host" not in settings
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable, "executors have no cache of ours"
+
+
+def test_options_of_the_jvm_leave_the_user_s_alone(no_jvm):
+    for process in ("driver", "executor"):
+        default = f"spark.{process}.defaultJavaOptions"
+        assert "arrow.enable_unsafe_memory_access=true" in start_session()[default]
+        assert start_session(conf={default: "-Xss4m"})[default] == "-Xss4m"
+        assert f"spark.{process}.extraJavaOptions" not in start_session()
+
+
+def test_executors_of_a_cluster_are_sent_the_package(no_jvm):
+    path = "spark.executorEnv.PYTHONPATH"
+    settings = start_session(
+        master="spark://host:7077", conf={"spark.files": "/data/model.bin", path: "/opt/lib"}
+    )
+    own, package = settings["spark.files"].split(",")
+    assert own == "/data/model.bin"
+    assert settings[path] == "ottla.zip:/opt/lib", "ours is found first"
+    assert {"ottla/spark/source/data_source.py", "pyspark_ottla/__init__.py"} <= set(
+        zipfile.ZipFile(package).namelist()
+    )
+
+
+def test_the_connector_only_when_asked_for(no_jvm, monkeypatch):
+    monkeypatch.setattr(MODULE, "connector_settings", lambda: {"spark.jars": "a.jar"})
+    assert start_session(kafka_connector=True)["spark.jars"] == "a.jar"
+
+
+def test_what_is_missing_is_said(monkeypatch):
+    monkeypatch.setattr(MODULE, "java", lambda: None)
+    assert "Java 17" in missing_reason()
+    with pytest.raises(SparkMissing, match="Java 17"):
+        start_session()
+
+
+def offsets(**partitions):
+    return {"t": {"id": "x", "partitions": partitions}}
+
+
+def test_lag_is_what_was_there_and_not_read():
+    ours = {
+        "endOffset": offsets(**{"0": 5, "1": 7}),
+        "latestOffset": json.dumps(offsets(**{"0": 9, "1": 7, "2": 3})),
+    }
+    kafka = {"endOffset": {"t": {"0": 5}}, "latestOffset": {"t": {"0": 9}}}
+    assert progress.lag({"sources": [ours, kafka, {"endOffset": None}]}) == 4 + 3
