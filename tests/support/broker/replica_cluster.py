@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,6 +61,16 @@ class RecordedIsr:
         self.changes.pop(tp).answered(IsrAnswer(error))
 
 
+class SameTopicSettings:
+    """Stands for TopicSettings: the store knows of no configs."""
+
+    def __init__(self) -> None:
+        self.loaded: list[tuple[list[str], list[str]]] = []
+
+    async def load(self, topics: Iterable[str], again: Iterable[str] = ()) -> None:
+        self.loaded.append((list(topics), list(again)))
+
+
 class OffsetClock(SystemClock):
     """The machine's clock, put forward by tests."""
 
@@ -104,6 +114,7 @@ class Broker:
             broker_id=broker_id,
             metadata_cache=self.cache,
             client_quotas=None,
+            topic_settings=SameTopicSettings(),
             replica_manager=self.manager,
             broker_epoch=-1,
             controller_epoch=0,

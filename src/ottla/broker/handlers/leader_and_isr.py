@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
     if not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION):
         return refuse_leader_and_isr(request, ctx.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    await _load_topic_configs(ctx.services, request)
     error = refusal(ctx.services, request.broker_epoch, request.controller_epoch)
     if error is not ErrorCode.NONE:
         return refuse_leader_and_isr(request, ctx.version, error)
@@ -41,6 +42,22 @@ async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.Leade
         # A newer controller spoke up while the logs were made.
         return refuse_leader_and_isr(request, ctx.version, ErrorCode.STALE_CONTROLLER_EPOCH)
     return manager.become_leader_or_follower(request, ctx.version)
+
+
+async def _load_topic_configs(services: BrokerServices, request: m.LeaderAndIsrRequest) -> None:
+    """The logs that are made need their topics' configs at once."""
+    states = [
+        (topic.topic_name, state)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+    states += [(state.topic_name, state) for state in request.ungrouped_partition_states]
+    logs = services.replica_manager.log_manager
+    topics = dict.fromkeys(name for name, _ in states)
+    # What is known of a topic that has no log here may be of an earlier life.
+    hosted = {name for name, s in states if logs.get(TopicPartition(name, s.partition_index))}
+    again = [topic for topic in topics if topic not in hosted]
+    await services.topic_settings.load(topics, again=again)
 
 
 async def _settle_other_lives(services: BrokerServices, request: m.LeaderAndIsrRequest) -> None:

@@ -164,3 +164,19 @@ async def test_a_large_order(brokers: MakeBrokers) -> None:
     assert codes == {ErrorCode.NONE} and len(answer.topics[0].partition_errors) == 120
     assert all(partition.is_leader for partition in broker.manager.partitions())
     assert (await broker.produce(acks=-1)).error is ErrorCode.NONE
+
+
+async def test_configs_are_read_before_logs_are_made(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    broker.order(0, 1, replicas=[0])
+    request = m.LeaderAndIsrRequest
+    states = [request.LeaderAndIsrPartitionState(partition_index=0, leader_epoch=1, replicas=[0])]
+    topics = [
+        request.LeaderAndIsrTopicState(topic_name=name, topic_id=TOPIC_ID, partition_states=states)
+        for name in ("t", "new")
+    ]
+    await leader_and_isr.handle(
+        broker.context(5), request(controller_epoch=1, broker_epoch=-1, topic_states=topics)
+    )
+    # What is known of a topic without a log here may be of an earlier life.
+    assert broker.services.topic_settings.loaded == [(["t", "new"], ["new"])]
