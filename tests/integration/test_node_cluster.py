@@ -71,7 +71,8 @@ async def test_create_produce_consume(cluster: LocalCluster) -> None:
     assert await _run(_consume, cluster.bootstrap, "t", 500) == list(range(500))
     ends = {
         tuple(
-            node.services.replica_manager.log(TopicPartition("t", p)).end_offset for p in range(3)
+            node.services.replica_manager.partitions.log(TopicPartition("t", p)).end_offset
+            for p in range(3)
         )
         for node in cluster.nodes.values()
     }
@@ -169,7 +170,7 @@ async def test_topics_are_created_by_writing_to_them(cluster: LocalCluster) -> N
 async def test_configs_hold_from_the_start_and_change_live(cluster: LocalCluster) -> None:
     await _run(_create, cluster.bootstrap, "t", 1, 3, retention_ms="123456")
     tp = TopicPartition("t", 0)
-    logs = [node.services.replica_manager.log(tp) for node in cluster.nodes.values()]
+    logs = [node.services.replica_manager.partitions.log(tp) for node in cluster.nodes.values()]
     assert [log.settings.retention_ms for log in logs if log is not None] == [123456] * 3
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     entry = ConfigEntry("retention.ms", "99", incremental_operation=AlterConfigOpType.SET)

@@ -72,7 +72,7 @@ async def refuse_the_first(
 ) -> tuple[Partition, list[ErrorCode]]:
     """The partition's leader is told that it leads when it has refused one batch."""
     manager = cluster.nodes[0].services.replica_manager
-    partition = manager.partition(TP)
+    partition = manager.partitions.require(TP)
     append = manager.append
     told: list[ErrorCode] = []
 
@@ -123,7 +123,7 @@ async def test_a_new_leader_waits_for_the_batch_that_the_old_one_refused(
     if known:
         assert await told_by(cluster, 0, 0) is ErrorCode.NONE
     assert await h.reassign(cluster, "t", {0: [1]}) == {0: 0}
-    new = cluster.nodes[1].services.replica_manager.partition(TP)
+    new = cluster.nodes[1].services.replica_manager.partitions.require(TP)
     await cluster.until(lambda: new.is_leader, "broker 1 leads")
     assert await told_by(cluster, 0, first) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert await told_by(cluster, 1, first + 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -37,8 +37,18 @@ class PartitionLog(Protocol):
         """Bytes from the batch that holds `offset` on; the last batch may be cut."""
 
 
+class Partitions(Protocol):
+    def log(self, tp: TopicPartition) -> PartitionLog | None: ...
+
+
+class Leadership(Protocol):
+    def add(self, on_leader: OnLeader, on_resign: OnResign) -> None:
+        """(partition, leader epoch) each time this broker starts or stops to lead; None as epoch
+        where the replica went away altogether."""
+
+
 class CoordinatorReplicas(Protocol):
-    """The part of the replica manager that keeps a coordinator's log."""
+    """The parts of the replica manager that keep a coordinator's log."""
 
     async def append(
         self,
@@ -51,9 +61,11 @@ class CoordinatorReplicas(Protocol):
         from_coordinator: bool,
     ) -> Mapping[TopicPartition, AppendResult]: ...
 
-    def log(self, tp: TopicPartition) -> PartitionLog | None: ...
+    @property
+    def partitions(self) -> Partitions: ...
 
-    def add_leadership_listener(self, on_leader: OnLeader, on_resign: OnResign) -> None: ...
+    @property
+    def leadership(self) -> Leadership: ...
 
 
 class ClusterMetadata(Protocol):

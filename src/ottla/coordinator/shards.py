@@ -171,7 +171,7 @@ class Shards(Generic[Entry]):
 
     async def _read(self, tp: TopicPartition) -> dict[str, Entry]:
         replay = self._new_replay()
-        source = self._replicas.log(tp)
+        source = self._replicas.partitions.log(tp)
         if source is not None:
             offset = source.start_offset
             # The end may move: transactions' markers are written whether this is loaded or not.

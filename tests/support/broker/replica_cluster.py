@@ -182,11 +182,11 @@ class Broker:
 
     @property
     def partition(self) -> Partition:
-        return self.manager.partition(TP)
+        return self.manager.partitions.require(TP)
 
     @property
     def log(self) -> Log:
-        log = self.manager.log(TP)
+        log = self.manager.partitions.log(TP)
         assert log is not None
         return log
 

@@ -32,7 +32,7 @@ async def fetch_in_session(
         return results
     offsets: dict[Readable, int] = {}
     for entry, _ in results:
-        partition = manager.hosted(entry.tp)
+        partition = manager.partitions.get(entry.tp)
         if partition is not None and entry in session.dirty:
             offsets[partition] = entry.want.fetch_offset
     wait = session.wait = manager.new_wait(params, offsets)
@@ -58,7 +58,7 @@ def _read(
     results: Results = []
     for entry, (_, result) in zip(entries, read, strict=True):
         results.append((entry, result))
-        partition = manager.hosted(entry.tp)
+        partition = manager.partitions.get(entry.tp)
         if partition is None:
             continue
         entry.watch(partition)
@@ -76,7 +76,7 @@ def _note_idle(
     """Followers that have everything: the session's next requests speak for them."""
     for entry, _ in results:
         if entry not in session.dirty:
-            partition = manager.hosted(entry.tp)
+            partition = manager.partitions.get(entry.tp)
             remote = None if partition is None else partition.remotes.get(replica_id)
             if remote is not None:
                 remote.session = session

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from ottla.broker.replication.hosted import HostedPartitions
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.types import FetchParams, FetchPartition, FetchResult
 from ottla.errors import ErrorCode, KafkaError
@@ -19,7 +20,8 @@ Wanted = tuple[TopicPartition, FetchPartition]
 class Reader(Protocol):
     """What reading asks the replica manager."""
 
-    def partition(self, tp: TopicPartition) -> Partition: ...
+    @property
+    def partitions(self) -> HostedPartitions: ...
 
     def is_throttled(self, partition: Partition, replica_id: int) -> bool:
         """Whether a follower has to wait for its share (KIP-73)."""
@@ -39,7 +41,7 @@ def read_all(
     results: list[tuple[TopicPartition, FetchResult]] = []
     for tp, want in wanted:
         try:
-            partition = reader.partition(tp)
+            partition = reader.partitions.require(tp)
             result = read_one(params, partition, want, max(0, left), min_one_batch, reader)
         except KafkaError as error:
             result = FetchResult(error.code)
@@ -148,7 +150,7 @@ def read_again(
     results = list(before)
     for number, (tp, result) in enumerate(before):
         try:
-            if is_at_end(params, reader.partition(tp), wanted[number][1], result):
+            if is_at_end(params, reader.partitions.require(tp), wanted[number][1], result):
                 continue
         except KafkaError:
             pass  # read_all answers it

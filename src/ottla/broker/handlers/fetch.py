@@ -266,7 +266,7 @@ def _refused_topics(
 
 def _format_objection(ctx: RequestContext, tp: TopicPartition) -> ErrorCode:
     """What a client of this (old) version cannot be sent."""
-    log = ctx.services.replica_manager.log(tp)
+    log = ctx.services.replica_manager.partitions.log(tp)
     if log is None:
         return ErrorCode.NONE
     if log.settings.compression_type == "zstd":
@@ -341,6 +341,6 @@ def _partition_data(
 def _set_current_leader(
     ctx: RequestContext, tp: TopicPartition, data: m.FetchResponse.PartitionData
 ) -> int:
-    leader, epoch = ctx.services.replica_manager.current_leader(tp)
+    leader, epoch = ctx.services.replica_manager.partitions.current_leader(tp)
     data.current_leader = m.FetchResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
     return leader

@@ -25,7 +25,7 @@ from ottla.wire import messages as m
 if TYPE_CHECKING:
     from ottla.broker.requests.context import BrokerServices, RequestContext
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
@@ -80,4 +80,4 @@ async def _settle_other_lives(services: BrokerServices, request: m.LeaderAndIsrR
             await delete_stale_logs(services.store, manager, only=other)
             await services.topic_settings.load(other, again=other)
         except StoreError as error:
-            log.warning("logs of %s may be of topics that ended: %r", ", ".join(other), error)
+            logger.warning("logs of %s may be of topics that ended: %r", ", ".join(other), error)

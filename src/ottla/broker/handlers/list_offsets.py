@@ -91,7 +91,7 @@ def _answer(
         if repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         _check_timestamp(part.timestamp, ctx.version)
-        partition = manager.partition(tp)
+        partition = manager.partitions.require(tp)
         log = partition.local_log(
             part.current_leader_epoch, require_leader=request.replica_id != _DEBUG_CONSUMER
         )

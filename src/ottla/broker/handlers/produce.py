@@ -57,7 +57,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
                 transactional = transactional or bool(records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL)
             if topic.name in refused_topics:
                 error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            elif not manager.knows(tp):
+            elif not manager.partitions.is_known(tp):
                 error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 if tp in entries:
                     # The controller may tell of it before the next batch is served.
@@ -189,7 +189,7 @@ def make_response(
                     for index, message in result.record_errors
                 ]
             if with_leader and result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader, epoch = manager.current_leader(tp)
+                leader, epoch = manager.partitions.current_leader(tp)
                 answer.current_leader = response.LeaderIdAndEpoch(
                     leader_id=leader, leader_epoch=epoch
                 )

@@ -21,14 +21,14 @@ from ottla.wire import messages as m
 if TYPE_CHECKING:
     from ottla.broker.requests.context import RequestContext
 
-log = logging.getLogger("state.change.logger")
+_state_changes = logging.getLogger("state.change.logger")
 
 
 async def handle(ctx: RequestContext, request: m.UpdateMetadataRequest) -> m.UpdateMetadataResponse:
     require_cluster(ctx, Operation.CLUSTER_ACTION)
     error = refusal(ctx.services, request.broker_epoch, request.controller_epoch)
     if error is not ErrorCode.NONE:
-        log.warning(
+        _state_changes.warning(
             "UpdateMetadata of controller %d with epoch %d for broker epoch %d refused: %s",
             request.controller_id,
             request.controller_epoch,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.broker.replication.replica_manager import ReplicaManager
     from ottla.metadata.store import MetadataStore
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # A controller first names only the brokers, then everything.
 _FIRST_UPDATES = 3
@@ -79,7 +79,7 @@ async def delete_when_named(
         try:
             topics = await delete_stale_logs(store, replica_manager, only=topics)
         except StoreError as error:
-            log.warning("the ids of new topics could not be read, trying again: %r", error)
+            logger.warning("the ids of new topics could not be read, trying again: %r", error)
 
 
 async def _persistently(look: Callable[[], Awaitable[None]]) -> None:
@@ -88,5 +88,5 @@ async def _persistently(look: Callable[[], Awaitable[None]]) -> None:
             await look()
             return
         except StoreError as error:
-            log.warning("what changed meanwhile could not be read, trying again: %r", error)
+            logger.warning("what changed meanwhile could not be read, trying again: %r", error)
             await asyncio.sleep(_PAUSE_S)

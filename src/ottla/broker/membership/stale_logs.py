@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.types import TopicId
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _READS_IN_FLIGHT = 1_000
 
@@ -89,7 +89,9 @@ def strays(replica_manager: ReplicaManager, *, all_told: bool) -> list[TopicPart
         # A list edited by hand leaves the leader where it was, and there are the records. A move
         # takes a replica out of the ISR before it takes it out of the list.
         moved = state is not None and own_id not in (*state.replicas, *state.isr, state.leader)
-        is_unheard_of = all_told and state is None and replica_manager.hosted(log.tp) is None
+        is_unheard_of = (
+            all_told and state is None and replica_manager.partitions.get(log.tp) is None
+        )
         if moved or is_unheard_of or _differ(log.topic_id, cache.topic_id(log.tp.topic)):
             found.append(log.tp)
     return found
@@ -136,10 +138,8 @@ def _delete(
     reason: str = "its topic is gone or another one by now",
 ) -> None:
     for tp in stale:
-        log.info("the log of %s is deleted: %s", tp, reason)
-        replica_manager.stop_fetching([tp])
-        replica_manager.drop(tp, delete_log=True)
-        replica_manager.notify_resigned(tp, None)
+        logger.info("the log of %s is deleted: %s", tp, reason)
+        replica_manager.delete(tp)
 
 
 async def _topic_id(store: MetadataStore, topic: str) -> tuple[str, TopicId | None] | None:

@@ -69,7 +69,7 @@ class BrokerCollector(Collector):
         self._connection_count = connection_count
 
     def collect(self) -> Iterator[Metric]:
-        partitions = list(self._services.replica_manager.partitions())
+        partitions = list(self._services.replica_manager.partitions)
         yield from self._replica_manager(partitions)
         yield from _partitions(partitions)
         yield from self._logs()
@@ -97,7 +97,7 @@ class BrokerCollector(Collector):
              "Led partitions below min.insync.replicas"),
             ("atminisrpartitioncount", sum(margin == 0 for margin in margins),
              "Led partitions with no replica to spare"),
-            ("offlinereplicacount", manager.offline_count, "Replicas in failed folders"),
+            ("offlinereplicacount", manager.partitions.offline_count, "Replicas in failed folders"),
             ("leadercount", len(led), "Partitions that are led here"),
             ("partitioncount", len(partitions), "Partitions with a replica here"),
         ):  # fmt: skip

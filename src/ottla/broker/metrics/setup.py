@@ -71,7 +71,7 @@ def metrics_of(
     from ottla.broker.metrics.counts import IsrCounter, RequestMetrics
 
     def isr_size(tp: TopicPartition) -> int:
-        partition = manager().hosted(tp)
+        partition = manager().partitions.get(tp)
         return 0 if partition is None else len(partition.isr)
 
     return Metrics(RequestMetrics(), IsrCounter(alter_isr, isr_size), port)

@@ -22,7 +22,7 @@ from ottla.wire.primitives import WireError
 if TYPE_CHECKING:
     from ottla.broker.replication.replica_manager import ReplicaManager
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 256 * 1024
 # The pause after each chunk: others have the event loop in between.
 _MIN_PAUSE_S = 0.001
@@ -57,7 +57,7 @@ class LogDirMoves:
     def resume(self) -> None:
         """Goes on with moves whose replica is hosted (again)."""
         for tp in self._manager.log_manager.futures():
-            if self._manager.hosted(tp) is not None:
+            if self._manager.partitions.get(tp) is not None:
                 self._begin(tp)
 
     def forget(self, tp: TopicPartition) -> None:
@@ -95,7 +95,7 @@ class LogDirMoves:
             if copy is not None:
                 logs.dir_failed(copy.data_dir, error)
         except (KafkaError, WireError) as error:
-            _logger.error("%s: the move to another folder is given up: %s", tp, error)
+            logger.error("%s: the move to another folder is given up: %s", tp, error)
             self.cancel(tp)
 
     async def _copy_all(self, tp: TopicPartition) -> None:
@@ -103,7 +103,7 @@ class LogDirMoves:
         generation = None
         while True:
             log, copy = logs.get(tp), logs.future(tp)
-            partition = self._manager.hosted(tp)
+            partition = self._manager.partitions.get(tp)
             if log is None or copy is None or partition is None:
                 return
             is_known = generation == log.generation or (generation is None and not copy.end_offset)
@@ -119,7 +119,7 @@ class LogDirMoves:
                 # Records may have come during the flush; then there is more to copy first.
                 if self._is_complete(tp, log, copy, generation):
                     self._manager.adopt_log(partition, logs.replace_with_future(tp))
-                    _logger.info("%s: moved to %s", tp, copy.data_dir)
+                    logger.info("%s: moved to %s", tp, copy.data_dir)
                     return
                 continue
             size = self._copy_chunk(log, copy)

@@ -18,6 +18,8 @@ from ottla.broker.fetching.reads import is_answer, read_again, read_all
 from ottla.broker.fetching.sessions import FetchSessions
 from ottla.broker.quotas.throttles import ReplicationThrottles
 from ottla.broker.replication import roles
+from ottla.broker.replication.hosted import HostedPartitions
+from ottla.broker.replication.leadership import LeadershipListeners
 from ottla.broker.replication.log_dir_moves import LogDirMoves
 from ottla.broker.replication.partition import IsrSubmitter, Partition
 from ottla.broker.replication.purgatory import (
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.wire import messages as m
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _ADMIN_CLIENT = "__admin_client"
 _VALID_ACKS = (-1, 0, 1)
@@ -65,9 +67,6 @@ _WITHOUT_LOG_START = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-
-OnLeader = Callable[[TopicPartition, int], None]
-OnResign = Callable[[TopicPartition, int | None], None]
 
 
 class ReplicaManager:
@@ -92,14 +91,13 @@ class ReplicaManager:
         self._alter_isr = alter_isr
         self._on_dir_failure = on_dir_failure
         self._lag_max_ms = config.integer("replica.lag.time.max.ms")
-        self._partitions: dict[TopicPartition, Partition] = {}
-        self._offline: set[TopicPartition] = set()
+        self.partitions = HostedPartitions(metadata_cache, self._make_partition)
+        self.leadership = LeadershipListeners()
         self._timeouts = Timeouts()
         self.refusals = Refusals(runtime.clock.monotonic_ms)
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), runtime.random
         )
-        self._leadership_listeners: list[tuple[OnLeader, OnResign]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         # On its way out this broker follows nobody anew: a leader would count it as caught up and
@@ -133,7 +131,7 @@ class ReplicaManager:
         await self.moves.shutdown()
         if self.fetchers is not None:
             await self.fetchers.shutdown()
-        for partition in self._partitions.values():
+        for partition in self.partitions:
             partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._timeouts.close()
         await self.log_manager.checkpoint_high_watermarks()
@@ -151,61 +149,27 @@ class ReplicaManager:
                 if asyncio.iscoroutine(result):
                     await result
             except (OSError, KafkaError):
-                _logger.exception("%s failed", getattr(work, "__name__", work))
+                logger.exception("%s failed", getattr(work, "__name__", work))
 
     def _shrink_all(self) -> None:
         now_ms = self.runtime.clock.monotonic_ms()
-        for tp, partition in list(self._partitions.items()):
-            told = self.metadata_cache.partition_state(tp)
+        for partition in list(self.partitions):
+            told = self.metadata_cache.partition_state(partition.tp)
             if told is not None:
                 partition.catch_up_with(told)
             partition.maybe_shrink(now_ms)
 
     # --- partitions -------------------------------------------------------------------------
 
-    def partition(self, tp: TopicPartition) -> Partition:
-        """Raises KafkaError: 56 on an offline folder, 6 if only the cluster knows it, else 3."""
-        partition = self._partitions.get(tp)
-        if partition is not None:
-            return partition
-        if tp in self._offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {tp} is offline")
-        if self.metadata_cache.contains(tp):
-            # The controller assigned it here and the request is on its way, or it moved away.
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    def knows(self, tp: TopicPartition) -> bool:
-        """Whether the partition exists, here or elsewhere in the cluster."""
-        return tp in self._partitions or tp in self._offline or self.metadata_cache.contains(tp)
-
-    def hosted(self, tp: TopicPartition) -> Partition | None:
-        return self._partitions.get(tp)
-
-    def partitions(self) -> Iterable[Partition]:
-        return self._partitions.values()
-
-    @property
-    def offline_count(self) -> int:
-        """Replicas that were in a folder that failed."""
-        return len(self._offline)
-
-    def is_offline(self, tp: TopicPartition) -> bool:
-        return tp in self._offline
-
-    def enter(self, tp: TopicPartition) -> Partition:
-        """The partition, made if it is not here yet."""
-        partition = self._partitions.get(tp)
-        if partition is None:
-            partition = self._partitions[tp] = Partition(
-                tp,
-                self.broker_id,
-                self._alter_isr,
-                lag_max_ms=self._lag_max_ms,
-                monotonic_ms=self.runtime.clock.monotonic_ms,
-                is_alive=self.metadata_cache.is_alive,
-            )
-        return partition
+    def _make_partition(self, tp: TopicPartition) -> Partition:
+        return Partition(
+            tp,
+            self.broker_id,
+            self._alter_isr,
+            lag_max_ms=self._lag_max_ms,
+            monotonic_ms=self.runtime.clock.monotonic_ms,
+            is_alive=self.metadata_cache.is_alive,
+        )
 
     def _brokers_may_have_gone(self, _topics: frozenset[str]) -> None:
         """Nobody waits for a follower that is no longer there."""
@@ -214,22 +178,23 @@ class ReplicaManager:
             return
         self._seen_brokers_version = version
         now_ms = self.runtime.clock.monotonic_ms()
-        for partition in self._partitions.values():
+        for partition in self.partitions:
             if partition.is_leader:
                 partition.raise_high_watermark(now_ms)
 
-    def drop(self, tp: TopicPartition, *, delete_log: bool) -> None:
-        partition = self._partitions.pop(tp, None)
+    def delete(self, tp: TopicPartition, leader_epoch: int | None = None) -> None:
+        """Takes the replica and its log away; `leader_epoch` is the order's, where it has one."""
+        self.stop_fetching([tp])
+        partition = self.partitions.remove(tp)
         if partition is not None:
             partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             partition.log = None
         self.moves.forget(tp)
-        if delete_log:
-            self.log_manager.delete(tp)
+        self.log_manager.delete(tp)
+        self.leadership.ended(tp, leader_epoch)
 
     def set_offline(self, tp: TopicPartition) -> None:
-        partition = self._partitions.pop(tp, None)
-        self._offline.add(tp)
+        partition = self.partitions.set_offline(tp)
         self.moves.forget(tp)
         if self.fetchers is not None:
             self.fetchers.remove([tp])
@@ -244,18 +209,6 @@ class ReplicaManager:
             self.stop_fetching([partition.tp])
             self.start_fetching([partition])
 
-    def log(self, tp: TopicPartition) -> Log | None:
-        partition = self._partitions.get(tp)
-        return None if partition is None else partition.log
-
-    def current_leader(self, tp: TopicPartition) -> tuple[int, int]:
-        """(leader, epoch) as this replica knows it, else as the cluster does, else (-1, -1)."""
-        partition = self._partitions.get(tp)
-        if partition is not None and partition.leader is not None:
-            return partition.leader, partition.leader_epoch
-        state = self.metadata_cache.partition_state(tp)
-        return (-1, -1) if state is None else (state.leader, state.leader_epoch)
-
     def leader_nodes(self, leaders: Iterable[int], listener: str) -> list[LeaderNode]:
         """Where clients of a listener find these brokers; unknown ones are left out (KIP-951)."""
         nodes = []
@@ -269,10 +222,11 @@ class ReplicaManager:
 
     def _dir_failed(self, path: Path, lost: list[TopicPartition]) -> None:
         for tp in lost:
-            was_leader = tp in self._partitions and self._partitions[tp].is_leader
+            partition = self.partitions.get(tp)
+            was_leader = partition is not None and partition.is_leader
             self.set_offline(tp)
             if was_leader:
-                self.notify_resigned(tp, None)
+                self.leadership.ended(tp, None)
         if self._on_dir_failure is not None:
             self._on_dir_failure(path)
 
@@ -295,19 +249,6 @@ class ReplicaManager:
     def start_fetching(self, partitions: Iterable[Partition]) -> None:
         if self.fetchers is not None and not (self._stopping or self.is_leaving):
             self.fetchers.add(partitions)
-
-    def add_leadership_listener(self, on_leader: OnLeader, on_resign: OnResign) -> None:
-        """For coordinators: (partition, leader epoch) each time this broker starts or stops to
-        lead; None as epoch where the replica went away altogether."""
-        self._leadership_listeners.append((on_leader, on_resign))
-
-    def notify_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
-        for on_leader, _ in self._leadership_listeners:
-            on_leader(tp, leader_epoch)
-
-    def notify_resigned(self, tp: TopicPartition, leader_epoch: int | None) -> None:
-        for _, on_resign in self._leadership_listeners:
-            on_resign(tp, leader_epoch)
 
     def on_topic_config_change(self, topic: str, log_config: LogSettings) -> None:
         self.log_manager.update_settings(topic, log_config)
@@ -338,12 +279,12 @@ class ReplicaManager:
                         ErrorCode.INVALID_TOPIC_EXCEPTION,
                         f"Cannot append to internal topic {tp.topic}",
                     )
-                partition = self.partition(tp)
+                partition = self.partitions.require(tp)
                 results[tp], required_offset = self._append_one(partition, data, acks, origin)
             except KafkaError as error:
                 self.refusals.note(tp, data, error.code)
                 if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                    _logger.info("%s: %s", tp, error.message)
+                    logger.info("%s: %s", tp, error.message)
                 results[tp] = self._refused(tp, error)
                 continue
             log = partition.log
@@ -397,7 +338,7 @@ class ReplicaManager:
         return result, info.last_offset + 1
 
     def _refused(self, tp: TopicPartition, error: KafkaError) -> ProduceResult:
-        log = self.log(tp)
+        log = self.partitions.log(tp)
         rejected = error.record_errors if isinstance(error, RecordsRejected) else []
         start_offset = -1 if log is None else log.start_offset
         return ProduceResult(
@@ -418,11 +359,11 @@ class ReplicaManager:
             self.note_follower(params.replica_id, partitions, results)
         if params.max_wait_ms <= 0 or not partitions or is_answer(params, results):
             return results
-        offsets: dict[Readable, int] = {
-            self._partitions[tp]: want.fetch_offset
-            for tp, want in partitions
-            if tp in self._partitions
-        }
+        offsets: dict[Readable, int] = {}
+        for tp, want in partitions:
+            partition = self.partitions.get(tp)
+            if partition is not None:
+                offsets[partition] = want.fetch_offset
         wait = self.new_wait(params, offsets)
         try:
             await wait.future
@@ -435,7 +376,7 @@ class ReplicaManager:
         if params.is_follower and self.throttles.leader.is_on:
             held_back = {
                 partition
-                for partition in self._partitions.values()
+                for partition in self.partitions
                 if partition.is_leader and self.is_throttled(partition, params.replica_id)
             }
         return FetchWait(
@@ -475,7 +416,7 @@ class ReplicaManager:
         """What followers get in an answer."""
         if self.throttles.leader.is_on:
             for tp, result in results:
-                log = self.log(tp) if result.size else None
+                log = self.partitions.log(tp) if result.size else None
                 if log is not None:
                     self.throttles.sent(log, result.size)
 
@@ -492,7 +433,7 @@ class ReplicaManager:
         now_ms = self.runtime.clock.monotonic_ms()
         for (tp, want), (_, result) in zip(partitions, results, strict=True):
             if result.error is ErrorCode.NONE and result.diverging_epoch is None:
-                partition = self._partitions.get(tp)
+                partition = self.partitions.get(tp)
                 if partition is not None:
                     partition.follower_fetched(
                         replica_id, want.fetch_offset, want.log_start_offset, now_ms

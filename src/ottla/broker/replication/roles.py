@@ -52,8 +52,8 @@ async def create_logs_ahead(manager: ReplicaManager, request: m.LeaderAndIsrRequ
             order.tp: order.topic_id
             for order in _orders(request)
             if manager.broker_id in order.state.replicas
-            and not manager.is_offline(order.tp)
-            and manager.hosted(order.tp) is None
+            and not manager.partitions.is_offline(order.tp)
+            and manager.partitions.get(order.tp) is None
         }
     )
 
@@ -77,10 +77,10 @@ def become_leader_or_follower(
 def _objection(manager: ReplicaManager, order: _Order) -> ErrorCode:
     """Why an order is refused; NONE if it is to be carried out."""
     tp, state = order.tp, order.state
-    if manager.is_offline(tp):
+    if manager.partitions.is_offline(tp):
         return ErrorCode.KAFKA_STORAGE_ERROR
-    partition = manager.hosted(tp)
-    log = manager.log(tp) or manager.log_manager.get(tp)
+    partition = manager.partitions.get(tp)
+    log = manager.partitions.log(tp) or manager.log_manager.get(tp)
     if not _topic_id_fits(log, order.topic_id):
         _state_changes.error("%s: the log has another topic id than the request", tp)
         return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -116,7 +116,7 @@ def _log_for(manager: ReplicaManager, partition: Partition, order: _Order) -> Lo
 
 def _enter(manager: ReplicaManager, order: _Order, errors: Errors) -> tuple[Partition, Log] | None:
     """The partition and its log; where there is no disk for it, the partition is offline."""
-    partition = manager.enter(order.tp)
+    partition = manager.partitions.enter(order.tp)
     try:
         return partition, _log_for(manager, partition, order)
     except (KafkaError, OSError) as error:
@@ -140,7 +140,7 @@ def _make_leaders(manager: ReplicaManager, orders: list[_Order], errors: Errors)
             f"{order.tp}: leads from offset {partition.epoch_start_offset} with epoch "
             f"{partition.leader_epoch}, ISR {partition.isr}"
         )
-        manager.notify_leader(order.tp, partition.leader_epoch)
+        manager.leadership.began(order.tp, partition.leader_epoch)
     if lines:
         # All in one: ten thousand single records hold up a start by half a second.
         _state_changes.info("%s", "\n".join(lines))
@@ -168,7 +168,7 @@ def _make_followers(manager: ReplicaManager, orders: list[_Order], errors: Error
         )
         following.append(partition)
         if was_leader:
-            manager.notify_resigned(order.tp, partition.leader_epoch)
+            manager.leadership.ended(order.tp, partition.leader_epoch)
     manager.start_fetching(following)
 
 
@@ -255,9 +255,9 @@ def stop_replicas(
 
 def _stop_one(manager: ReplicaManager, stop: _Stop) -> ErrorCode:
     tp = stop.tp
-    if manager.is_offline(tp):
+    if manager.partitions.is_offline(tp):
         return ErrorCode.KAFKA_STORAGE_ERROR
-    partition = manager.hosted(tp)
+    partition = manager.partitions.get(tp)
     if partition is None:
         # A log can be left over from a broker that was down when the topic was deleted.
         if stop.delete:
@@ -266,11 +266,10 @@ def _stop_one(manager: ReplicaManager, stop: _Stop) -> ErrorCode:
     always = stop.leader_epoch in (_NO_EPOCH, _EPOCH_DURING_DELETE)
     if not always and stop.leader_epoch <= partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    manager.stop_fetching([tp])
     if stop.delete:
-        manager.drop(tp, delete_log=True)
-        manager.notify_resigned(tp, stop.leader_epoch if stop.leader_epoch >= 0 else None)
+        manager.delete(tp, stop.leader_epoch if stop.leader_epoch >= 0 else None)
     else:
+        manager.stop_fetching([tp])
         partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     _state_changes.info("%s: replica stopped%s", tp, " and deleted" if stop.delete else "")
     return ErrorCode.NONE

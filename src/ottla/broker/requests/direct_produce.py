@@ -176,7 +176,7 @@ class DirectProduce:
         """The answers to the first of some requests, empty for acks=0, parked where followers have
         to have the batch first. With the next one nothing was done."""
         form, correlation_ids, batches = self._read(frames)
-        partition = None if form is None else manager.hosted(form.tp)
+        partition = None if form is None else manager.partitions.get(form.tp)
         log = None if partition is None else partition.log
         if form is None or partition is None or log is None or form.tp in manager.refusals:
             return []

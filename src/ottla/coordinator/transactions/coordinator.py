@@ -113,7 +113,7 @@ class TransactionCoordinator:
     async def start(self) -> None:
         """Before the broker takes part in the cluster: leadership is heard of from here on."""
         self._is_active = True
-        self._replicas.add_leadership_listener(self._shards.became_leader, self._shards.resigned)
+        self._replicas.leadership.add(self._shards.became_leader, self._shards.resigned)
         self._spawn(self._abort_regularly())
         self._spawn(self._expire_regularly())
 

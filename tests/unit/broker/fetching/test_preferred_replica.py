@@ -138,4 +138,4 @@ async def test_a_consumer_is_sent_to_the_replica_in_its_rack(
     for rack in ("rack-0", "rack-9", ""):
         preferred, size = await consume(members[0], rack)
         assert preferred == -1 and size > 0
-    assert members[0].manager.hosted(TP) is not None
+    assert members[0].manager.partitions.get(TP) is not None

@@ -283,13 +283,13 @@ async def test_only_partitions_that_moved_are_looked_at(
 ) -> None:
     first = await ask(broker, {0: 0, 1: 0})
     looked_at: list[TopicPartition] = []
-    partition_of = broker.manager.partition
+    partition_of = broker.manager.partitions.require
 
     def spy(tp: TopicPartition) -> Partition:
         looked_at.append(tp)
         return partition_of(tp)
 
-    monkeypatch.setattr(broker.manager, "partition", spy)
+    monkeypatch.setattr(broker.manager.partitions, "require", spy)
     await ask(broker, {}, session=(first.session_id, 1), max_wait_ms=5)
     assert looked_at == []
     await broker.produce(2, tp=OTHER)

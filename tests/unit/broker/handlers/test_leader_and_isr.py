@@ -57,7 +57,7 @@ async def test_an_unknown_leader_changes_nothing_but_makes_the_log(brokers: Make
 async def test_leadership_listeners(brokers: MakeBrokers) -> None:
     first, _ = await brokers(2)
     told: list[tuple[str, int | None]] = []
-    first.manager.add_leadership_listener(
+    first.manager.leadership.add(
         lambda tp, epoch: told.append(("leads", epoch)),
         lambda tp, epoch: told.append(("resigns", epoch)),
     )
@@ -96,10 +96,10 @@ async def test_codes_of_stop_replica(brokers: MakeBrokers) -> None:
     for epoch in (2, 3):
         assert stop(epoch, delete=True) == ErrorCode.FENCED_LEADER_EPOCH
     assert stop(4, delete=False) == ErrorCode.NONE
-    assert broker.manager.log(TP) is not None
+    assert broker.manager.partitions.log(TP) is not None
     folder = broker.log.folder
     assert stop(-2, delete=True) == ErrorCode.NONE
-    assert broker.manager.hosted(TP) is None and not folder.exists()
+    assert broker.manager.partitions.get(TP) is None and not folder.exists()
     assert len(list(folder.parent.glob("t-0.*-delete"))) == 1
     assert stop(-2, delete=True) == ErrorCode.NONE
 
@@ -138,7 +138,7 @@ async def test_stale_epochs_of_broker_and_controller(brokers: MakeBrokers) -> No
         stop.broker_epoch, stop.controller_epoch = broker_epoch, controller_epoch
         stopped = await stop_replica.handle(broker.context(3), stop)
         assert (stopped.error_code, stopped.partition_errors) == (code, [])
-    assert broker.manager.hosted(TP) is None
+    assert broker.manager.partitions.get(TP) is None
     request = m.LeaderAndIsrRequest(broker_epoch=51, controller_epoch=9, topic_states=[state])
     answer = await leader_and_isr.handle(broker.context(5), request)
     assert answer.error_code == ErrorCode.NONE
@@ -162,7 +162,7 @@ async def test_a_large_order(brokers: MakeBrokers) -> None:
     )
     codes = {partition.error_code for partition in answer.topics[0].partition_errors}
     assert codes == {ErrorCode.NONE} and len(answer.topics[0].partition_errors) == 120
-    assert all(partition.is_leader for partition in broker.manager.partitions())
+    assert all(partition.is_leader for partition in broker.manager.partitions)
     assert (await broker.produce(acks=-1)).error is ErrorCode.NONE
 
 

@@ -49,6 +49,7 @@ class Logs:
 class Broker:
     def __init__(self, store: EmbeddedStore) -> None:
         self.broker_id = 1
+        self.partitions = self
         self.metadata_cache = MetadataCache()
         self.log_manager = Logs()
         self.hosts: set[TopicPartition] = set()
@@ -59,18 +60,11 @@ class Broker:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.work.append(asyncio.get_running_loop().create_task(work))
 
-    def hosted(self, tp: TopicPartition) -> TopicPartition | None:
+    def get(self, tp: TopicPartition) -> TopicPartition | None:
         return tp if tp in self.hosts else None
 
-    def stop_fetching(self, tps: list[TopicPartition]) -> None:
-        pass
-
-    def drop(self, tp: TopicPartition, *, delete_log: bool) -> None:
-        assert delete_log
+    def delete(self, tp: TopicPartition) -> None:
         del self.log_manager.by_partition[tp]
-
-    def notify_resigned(self, tp: TopicPartition, epoch: int | None) -> None:
-        pass
 
     async def told(self, *arguments: Any, epoch: int, **named: Any) -> list[str]:
         """Hears from the controller of this epoch; the logs that are left then."""

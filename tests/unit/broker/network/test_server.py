@@ -43,7 +43,7 @@ def _services() -> Any:
         authorizer=None,
         request_metrics=None,
         client_quotas=None,
-        replica_manager=SimpleNamespace(hosted=lambda _: None),
+        replica_manager=SimpleNamespace(partitions=SimpleNamespace(get=lambda _: None)),
     )
 
 

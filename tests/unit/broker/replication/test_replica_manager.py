@@ -146,6 +146,6 @@ async def test_a_failing_disk_takes_the_partition_offline(
     monkeypatch.setattr(broker.log.active.__class__, "append", fails)
     assert (await broker.produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(KafkaError) as raised:
-        broker.manager.partition(TP)
+        broker.manager.partitions.require(TP)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.order(0, 2, replicas=[0]) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -35,7 +35,7 @@ from ottla.wire.primitives import WireError
 if TYPE_CHECKING:
     from ottla.broker.replication.replica_manager import ReplicaManager
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _LATEST, _EARLIEST = -1, -2
 _SESSION_ERRORS = frozenset(
     {
@@ -152,11 +152,11 @@ class LeaderFetcher:
                 response = await self._fetch(self._connection, plan)
                 await self._take(response)
             except (OSError, TimeoutError, WireError) as error:
-                _logger.info("fetch from broker %d failed: %s", self._leader, error)
+                logger.info("fetch from broker %d failed: %s", self._leader, error)
                 await self._start_over(str(error))
             except Exception:
                 # Whatever it is, replication must not end with it.
-                _logger.exception("fetch from broker %d failed", self._leader)
+                logger.exception("fetch from broker %d failed", self._leader)
                 await self._start_over("unexpected failure")
             finally:
                 self._polling = False
@@ -194,7 +194,7 @@ class LeaderFetcher:
                 self._take_partitions(response, wanted)
         except (OSError, TimeoutError, WireError) as error:
             # They are part of the next request of the main loop anyway.
-            _logger.info("first fetch from broker %d failed: %s", self._leader, error)
+            logger.info("first fetch from broker %d failed: %s", self._leader, error)
         finally:
             if connection is not None:
                 connection.close("newcomers are fetched with the others now")
@@ -313,7 +313,7 @@ class LeaderFetcher:
                 offset = truncation_offset(
                     log, data.diverging_epoch.epoch, data.diverging_epoch.end_offset
                 )
-                _logger.info("%s: truncated from %d to %d", tp, log.end_offset, offset)
+                logger.info("%s: truncated from %d to %d", tp, log.end_offset, offset)
                 self._manager.log_manager.remove_files_later(log, log.truncate_to(offset))
                 return
             if data.records is not None and len(data.records):
@@ -330,7 +330,7 @@ class LeaderFetcher:
             if moved:
                 follow.partition.high_watermark_moved()
         except (KafkaError, WireError) as error:
-            _logger.warning("%s: %s", tp, error)
+            logger.warning("%s: %s", tp, error)
             self._pause(follow)
         except OSError as error:
             self._manager.log_manager.dir_failed(log.data_dir, error)
@@ -338,10 +338,10 @@ class LeaderFetcher:
     def _take_error(self, tp: TopicPartition, follow: _Follow, code: int) -> None:
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             # The leader is ahead of us; the LeaderAndIsr with its epoch starts this again.
-            _logger.info("%s: fenced in epoch %d, waits for LeaderAndIsr", tp, follow.leader_epoch)
+            logger.info("%s: fenced in epoch %d, waits for LeaderAndIsr", tp, follow.leader_epoch)
             self._follows.pop(tp, None)
             return
-        _logger.info("%s: fetch from broker %d gives error %d", tp, self._leader, code)
+        logger.info("%s: fetch from broker %d gives error %d", tp, self._leader, code)
         self._pause(follow)
 
     def _pause(self, follow: _Follow) -> None:

@@ -198,7 +198,7 @@ async def test_a_new_partition_need_not_wait_for_the_request_under_way(
         for _ in range(2):
             result = await leader.produce(acks=-1, tp=tp, timeout_ms=1000)
             assert result.error is ErrorCode.NONE
-    log = follower.manager.log(TopicPartition("t", 2))
+    log = follower.manager.partitions.log(TopicPartition("t", 2))
     assert log is not None and log.end_offset == 2
     assert (await leader.produce(acks=-1)).error is ErrorCode.NONE
 
