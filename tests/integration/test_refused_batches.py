@@ -73,7 +73,7 @@ async def refuse_the_first(
     """The partition's leader is told that it leads when it has refused one batch."""
     manager = cluster.nodes[0].services.replica_manager
     partition = manager.partitions.require(TP)
-    append = manager.append
+    append = manager.appends.append
     told: list[ErrorCode] = []
 
     async def append_and_lead(entries: Any, **options: Any) -> Any:
@@ -83,7 +83,7 @@ async def refuse_the_first(
             partition.leader = 0
         return results
 
-    monkeypatch.setattr(manager, "append", append_and_lead)
+    monkeypatch.setattr(manager.appends, "append", append_and_lead)
     partition.leader = SOMEBODY_ELSE
     return partition, told
 

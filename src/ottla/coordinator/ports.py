@@ -37,6 +37,19 @@ class PartitionLog(Protocol):
         """Bytes from the batch that holds `offset` on; the last batch may be cut."""
 
 
+class Appends(Protocol):
+    async def append(
+        self,
+        batches: Mapping[TopicPartition, memoryview],
+        /,
+        *,
+        acks: int,
+        timeout_ms: int,
+        internal_topics_allowed: bool,
+        from_coordinator: bool,
+    ) -> Mapping[TopicPartition, AppendResult]: ...
+
+
 class Partitions(Protocol):
     def log(self, tp: TopicPartition) -> PartitionLog | None: ...
 
@@ -50,16 +63,8 @@ class Leadership(Protocol):
 class CoordinatorReplicas(Protocol):
     """The parts of the replica manager that keep a coordinator's log."""
 
-    async def append(
-        self,
-        batches: Mapping[TopicPartition, memoryview],
-        /,
-        *,
-        acks: int,
-        timeout_ms: int,
-        internal_topics_allowed: bool,
-        from_coordinator: bool,
-    ) -> Mapping[TopicPartition, AppendResult]: ...
+    @property
+    def appends(self) -> Appends: ...
 
     @property
     def partitions(self) -> Partitions: ...

@@ -197,7 +197,7 @@ class Shards(Generic[Entry]):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         batch = _build(entries, self._clock.now_ms(), producer)
         tp = TopicPartition(self._settings.topic, shard.partition)
-        results = await self._replicas.append(
+        results = await self._replicas.appends.append(
             {tp: memoryview(bytearray(batch))},
             acks=self._settings.acks,
             timeout_ms=self._settings.timeout_ms,

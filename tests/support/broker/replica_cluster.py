@@ -14,10 +14,10 @@ import pytest
 from ottla.broker.handlers import fetch, list_offsets
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange
+from ottla.broker.replication.append import ProduceResult
 from ottla.broker.replication.follower import fetcher
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replica_manager import ReplicaManager
-from ottla.broker.replication.types import ProduceResult
 from ottla.broker.requests.context import RequestContext
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode
@@ -193,7 +193,7 @@ class Broker:
     async def produce(
         self, count: int = 1, *, acks: int = 1, timeout_ms: int = 1000, tp: TopicPartition = TP
     ) -> ProduceResult:
-        results = await self.manager.append(
+        results = await self.manager.appends.append(
             {tp: client_batch(count)}, acks=acks, timeout_ms=timeout_ms
         )
         return results[tp]

@@ -74,7 +74,7 @@ class MemoryReplicas:
     """Stands for the replica manager and for its parts."""
 
     def __init__(self) -> None:
-        self.partitions = self.leadership = self
+        self.appends = self.partitions = self.leadership = self
         self.logs: dict[TopicPartition, MemoryLog] = {}
         self.fail_with: ErrorCode | None = None
         # Cleared by a test that wants appends to wait for their replication.

@@ -310,7 +310,7 @@ def _response(
     if leaders:
         answered.node_endpoints = [
             response.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in ctx.services.replica_manager.leader_nodes(leaders, ctx.listener)
+            for node in ctx.services.replica_manager.partitions.leader_nodes(leaders, ctx.listener)
         ]
     return answered
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.replication.types import ProduceResult
+from ottla.broker.replication.append import ProduceResult
 from ottla.broker.requests.authorization import Operation, ResourceType, allowed, refused_names
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -28,7 +28,7 @@ from ottla.wire.records import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.hosted import HostedPartitions
     from ottla.broker.requests.context import RequestContext
 
 _OLDEST_WITH_BATCHES = 3
@@ -46,7 +46,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
     refused_topics = refused_names(
         ctx, Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topic_data)
     )
-    manager = ctx.services.replica_manager
+    appends = ctx.services.replica_manager.appends
     for topic in request.topic_data:
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)
@@ -57,11 +57,11 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
                 transactional = transactional or bool(records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL)
             if topic.name in refused_topics:
                 error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            elif not manager.partitions.is_known(tp):
+            elif not appends.partitions.is_known(tp):
                 error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 if tp in entries:
                     # The controller may tell of it before the next batch is served.
-                    manager.refusals.note(tp, entries[tp], error.code)
+                    appends.refusals.note(tp, entries[tp], error.code)
             if error is not None:
                 results[tp] = ProduceResult(error.code, error_message=error.message)
     for tp in results:
@@ -70,7 +70,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
         refused = ProduceResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         results = dict.fromkeys([*results, *entries], refused)
     elif entries:
-        results |= await manager.append(
+        results |= await appends.append(
             entries,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
@@ -79,7 +79,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
     if request.acks == 0:
         _raise_first_error(results)
         return None
-    return make_response(manager, ctx.listener, ctx.version, request, results)
+    return make_response(appends.partitions, ctx.listener, ctx.version, request, results)
 
 
 def _may_use(ctx: RequestContext, transactional_id: str | None) -> bool:
@@ -154,7 +154,7 @@ def _raise_first_error(results: dict[TopicPartition, ProduceResult]) -> None:
 
 
 def make_response(
-    manager: ReplicaManager,
+    partitions: HostedPartitions,
     listener: str,
     version: int,
     request: m.ProduceRequest,
@@ -169,7 +169,7 @@ def make_response(
     for topic in request.topic_data:
         if not topic.partition_data:
             continue
-        partitions = topics.setdefault(topic.name, {})
+        answers = topics.setdefault(topic.name, {})
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)
             result = results[tp]
@@ -189,21 +189,21 @@ def make_response(
                     for index, message in result.record_errors
                 ]
             if with_leader and result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader, epoch = manager.partitions.current_leader(tp)
+                leader, epoch = partitions.current_leader(tp)
                 answer.current_leader = response.LeaderIdAndEpoch(
                     leader_id=leader, leader_epoch=epoch
                 )
                 leaders.add(leader)
-            partitions[data.index] = answer
+            answers[data.index] = answer
     answered = response(
         responses=[
-            response.TopicProduceResponse(name=name, partition_responses=list(answers.values()))
-            for name, answers in topics.items()
+            response.TopicProduceResponse(name=name, partition_responses=list(found.values()))
+            for name, found in topics.items()
         ]
     )
     if leaders:
         answered.node_endpoints = [
             response.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in manager.leader_nodes(leaders, listener)
+            for node in partitions.leader_nodes(leaders, listener)
         ]
     return answered

@@ -205,7 +205,7 @@ class LifecyclePublisher:
     async def _produce(self, leader: int, batch: bytearray) -> ErrorCode:
         services = self._services
         if leader == services.broker_id:
-            results = await services.replica_manager.append(
+            results = await services.replica_manager.appends.append(
                 {_PARTITION: memoryview(batch)},
                 acks=_ACKS_LEADER,
                 timeout_ms=_REQUEST_TIMEOUT_MS,

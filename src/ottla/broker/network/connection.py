@@ -282,7 +282,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             or (quotas is not None and quotas.is_active)
         ):
             return []
-        return self._direct_produce.answers(services.replica_manager, frames)
+        return self._direct_produce.answers(services.replica_manager.appends, frames)
 
     def _send_produced(self, answers: list[bytes | Parked]) -> None:
         if not self._parked and isinstance(answers[0], bytes):

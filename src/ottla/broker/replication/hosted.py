@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.replication.partition import Partition
 from ottla.errors import ErrorCode, KafkaError
@@ -12,6 +12,15 @@ from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.membership.metadata_cache import MetadataCache
+
+
+class LeaderNode(NamedTuple):
+    """Where a leader is, for clients that asked the wrong broker (KIP-951)."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
 
 
 class HostedPartitions:
@@ -59,6 +68,17 @@ class HostedPartitions:
             return partition.leader, partition.leader_epoch
         state = self._metadata_cache.partition_state(tp)
         return (-1, -1) if state is None else (state.leader, state.leader_epoch)
+
+    def leader_nodes(self, leaders: Iterable[int], listener: str) -> list[LeaderNode]:
+        """Where clients of a listener find these brokers; unknown ones are left out (KIP-951)."""
+        nodes = []
+        for leader in sorted(leaders):
+            endpoint = self._metadata_cache.endpoint(leader, listener)
+            if endpoint is not None:
+                broker = self._metadata_cache.broker(leader)
+                rack = None if broker is None else broker.rack
+                nodes.append(LeaderNode(leader, endpoint.host, endpoint.port, rack))
+        return nodes
 
     def enter(self, tp: TopicPartition) -> Partition:
         """The partition, made if it is not here yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,28 +18,23 @@ from ottla.broker.fetching.reads import is_answer, read_again, read_all
 from ottla.broker.fetching.sessions import FetchSessions
 from ottla.broker.quotas.throttles import ReplicationThrottles
 from ottla.broker.replication import roles
+from ottla.broker.replication.append import Appends
 from ottla.broker.replication.hosted import HostedPartitions
 from ottla.broker.replication.leadership import LeadershipListeners
 from ottla.broker.replication.log_dir_moves import LogDirMoves
 from ottla.broker.replication.partition import IsrSubmitter, Partition
 from ottla.broker.replication.purgatory import (
     FetchWait,
-    ProduceWait,
     Readable,
-    SingleProduceWait,
     Timeouts,
 )
-from ottla.broker.replication.refusals import Refusals
 from ottla.broker.replication.types import (
     FetchParams,
     FetchPartition,
     FetchResult,
-    LeaderNode,
-    ProduceResult,
 )
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime
-from ottla.storage.append.checks import Origin, RecordsRejected
 from ottla.storage.log.log import Log
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.settings import LogSettings
@@ -52,21 +47,6 @@ if TYPE_CHECKING:
     from ottla.wire import messages as m
 
 logger = logging.getLogger(__name__)
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-_ADMIN_CLIENT = "__admin_client"
-_VALID_ACKS = (-1, 0, 1)
-# Refusals that do not tell the log's start (ReplicaManager.appendToLocalLog).
-_WITHOUT_LOG_START = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
 
 
 class ReplicaManager:
@@ -94,7 +74,7 @@ class ReplicaManager:
         self.partitions = HostedPartitions(metadata_cache, self._make_partition)
         self.leadership = LeadershipListeners()
         self._timeouts = Timeouts()
-        self.refusals = Refusals(runtime.clock.monotonic_ms)
+        self.appends = Appends(self.partitions, log_manager, runtime.clock, self._timeouts)
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), runtime.random
         )
@@ -209,17 +189,6 @@ class ReplicaManager:
             self.stop_fetching([partition.tp])
             self.start_fetching([partition])
 
-    def leader_nodes(self, leaders: Iterable[int], listener: str) -> list[LeaderNode]:
-        """Where clients of a listener find these brokers; unknown ones are left out (KIP-951)."""
-        nodes = []
-        for leader in sorted(leaders):
-            endpoint = self.metadata_cache.endpoint(leader, listener)
-            if endpoint is not None:
-                broker = self.metadata_cache.broker(leader)
-                rack = None if broker is None else broker.rack
-                nodes.append(LeaderNode(leader, endpoint.host, endpoint.port, rack))
-        return nodes
-
     def _dir_failed(self, path: Path, lost: list[TopicPartition]) -> None:
         for tp in lost:
             partition = self.partitions.get(tp)
@@ -252,101 +221,6 @@ class ReplicaManager:
 
     def on_topic_config_change(self, topic: str, log_config: LogSettings) -> None:
         self.log_manager.update_settings(topic, log_config)
-
-    # --- append -----------------------------------------------------------------------------
-
-    async def append(
-        self,
-        entries: Mapping[TopicPartition, memoryview],
-        *,
-        acks: int,
-        timeout_ms: int,
-        internal_topics_allowed: bool = False,
-        from_coordinator: bool = False,
-        client_id: str | None = None,
-    ) -> dict[TopicPartition, ProduceResult]:
-        """Appends as leader; with acks -1 it returns when the in-sync replicas have it all."""
-        if acks not in _VALID_ACKS:
-            return {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries}
-        allowed = internal_topics_allowed or from_coordinator or client_id == _ADMIN_CLIENT
-        origin = Origin.COORDINATOR if from_coordinator else Origin.CLIENT
-        results: dict[TopicPartition, ProduceResult] = {}
-        wait: ProduceWait | None = None
-        for tp, data in entries.items():
-            try:
-                if tp.topic in INTERNAL_TOPICS and not allowed:
-                    raise KafkaError(
-                        ErrorCode.INVALID_TOPIC_EXCEPTION,
-                        f"Cannot append to internal topic {tp.topic}",
-                    )
-                partition = self.partitions.require(tp)
-                results[tp], required_offset = self._append_one(partition, data, acks, origin)
-            except KafkaError as error:
-                self.refusals.note(tp, data, error.code)
-                if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                    logger.info("%s: %s", tp, error.message)
-                results[tp] = self._refused(tp, error)
-                continue
-            log = partition.log
-            if (
-                log is not None
-                and log.end_offset - log.recovery_point >= log.settings.flush_messages
-            ):
-                await self.log_manager.flush(log)
-            if acks != -1 or log is None:
-                continue
-            if log.high_watermark >= required_offset:
-                results[tp] = _with_error(results[tp], partition.acks_error())
-                continue
-            if wait is None:
-                wait = ProduceWait(self._timeouts, timeout_ms)
-            partition.produce_waits.add(required_offset, wait)
-        if wait is not None:
-            await wait.future
-            for tp, code in wait.errors.items():
-                results[tp] = _with_error(results[tp], code)
-        return results
-
-    def await_replicas(
-        self,
-        partition: Partition,
-        required_offset: int,
-        timeout_ms: int,
-        on_end: Callable[[ErrorCode], None],
-    ) -> None:
-        """Calls `on_end` when the in-sync replicas have everything before an offset, or cannot."""
-        wait = SingleProduceWait(self._timeouts, timeout_ms, on_end)
-        partition.produce_waits.add(required_offset, wait)
-
-    def _append_one(
-        self, partition: Partition, data: memoryview, acks: int, origin: Origin
-    ) -> tuple[ProduceResult, int]:
-        log = partition.leader_log()
-        earlier = self.refusals.of_an_earlier_batch(partition, data)
-        if earlier is not None:
-            raise KafkaError(earlier)
-        try:
-            info = partition.append_as_leader(
-                data, acks=acks, origin=origin, now_ms=self.runtime.clock.monotonic_ms()
-            )
-        except OSError as error:
-            self.log_manager.dir_failed(log.data_dir, error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
-        result = ProduceResult(
-            ErrorCode.NONE, info.first_offset, info.append_time_ms, log.start_offset
-        )
-        return result, info.last_offset + 1
-
-    def _refused(self, tp: TopicPartition, error: KafkaError) -> ProduceResult:
-        log = self.partitions.log(tp)
-        rejected = error.record_errors if isinstance(error, RecordsRejected) else []
-        start_offset = -1 if log is None else log.start_offset
-        return ProduceResult(
-            error.code,
-            log_start_offset=-1 if error.code in _WITHOUT_LOG_START else start_offset,
-            error_message=error.message,
-            record_errors=tuple(rejected),
-        )
 
     # --- fetch ------------------------------------------------------------------------------
 
@@ -438,9 +312,3 @@ class ReplicaManager:
                     partition.follower_fetched(
                         replica_id, want.fetch_offset, want.log_start_offset, now_ms
                     )
-
-
-def _with_error(result: ProduceResult, error: ErrorCode) -> ProduceResult:
-    if error is ErrorCode.NONE:
-        return result
-    return ProduceResult(error)

@@ -1,11 +1,10 @@
-"""What goes into and comes out of the replica manager's append and fetch."""
+"""What goes into and comes out of the replica manager's fetch."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.append.checks import RecordError
 from ottla.storage.log.transaction_index import AbortedTransaction
 from ottla.types import ZERO_TOPIC_ID, TopicId
 
@@ -18,15 +17,6 @@ def check_isolation_level(level: int) -> None:
     """IsolationLevel.forId knows two and fails the whole request for another."""
     if level not in _ISOLATION_LEVELS:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {level}")
-
-
-class ProduceResult(NamedTuple):
-    error: ErrorCode
-    base_offset: int = -1
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1
-    error_message: str | None = None
-    record_errors: tuple[RecordError, ...] = ()
 
 
 class FetchParams(NamedTuple):
@@ -78,12 +68,3 @@ class FetchResult(NamedTuple):
     @property
     def size(self) -> int:
         return 0 if self.records is None else len(self.records)
-
-
-class LeaderNode(NamedTuple):
-    """Where a leader is, for clients that asked the wrong broker (KIP-951)."""
-
-    id: int
-    host: str
-    port: int
-    rack: str | None

@@ -11,8 +11,8 @@ def test_everybody_is_told_in_the_order_of_their_coming() -> None:
     listeners = LeadershipListeners()
     for name in ("a", "b"):
         listeners.add(
-            lambda _, epoch, name=name: told.append((f"{name} leads", epoch)),  # type: ignore[misc]
-            lambda _, epoch, name=name: told.append((f"{name} resigns", epoch)),  # type: ignore[misc]
+            lambda _, epoch, name=name: told.append((f"{name} leads", epoch)),
+            lambda _, epoch, name=name: told.append((f"{name} resigns", epoch)),
         )
     listeners.began(TP, 3)
     listeners.ended(TP, None)

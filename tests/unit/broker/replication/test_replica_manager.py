@@ -9,7 +9,6 @@ import pytest
 
 from ottla.broker.replication.types import FetchParams, FetchPartition
 from ottla.errors import ErrorCode, KafkaError
-from ottla.types import TopicPartition
 from tests.support.broker.replica_cluster import (
     EVERYTHING,
     TP,
@@ -17,38 +16,10 @@ from tests.support.broker.replica_cluster import (
     DirectConnection,
     MakeBrokers,
     brokers,
-    client_batch,
     lead,
 )
 
 __all__ = ["brokers"]
-
-
-async def test_codes_of_append(brokers: MakeBrokers) -> None:
-    (broker,) = await brokers(1)
-    manager = broker.manager
-    broker.order(0, 1, replicas=[0])
-    known_elsewhere, nowhere = TopicPartition("t2", 0), TopicPartition("nowhere", 0)
-    broker.know([0], topics=["t", "t2"])
-    internal = TopicPartition("__consumer_offsets", 0)
-    entries = {tp: client_batch() for tp in (known_elsewhere, nowhere, internal)}
-    results = await manager.append(entries, acks=1, timeout_ms=100)
-    assert results[known_elsewhere].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert results[nowhere].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert results[internal].error is ErrorCode.INVALID_TOPIC_EXCEPTION
-    bad_acks = await manager.append({TP: client_batch()}, acks=5, timeout_ms=100)
-    assert bad_acks[TP].error is ErrorCode.INVALID_REQUIRED_ACKS
-    broker.order(0, 1, replicas=[0], tp=internal)
-    for allowed in ({"from_coordinator": True}, {"client_id": "__admin_client"}):
-        done = await manager.append({internal: client_batch()}, acks=-1, timeout_ms=1, **allowed)  # type: ignore[arg-type]
-        assert done[internal].error is ErrorCode.NONE
-
-
-async def test_flush_messages_makes_every_append_durable(brokers: MakeBrokers) -> None:
-    (broker,) = await brokers(1, flush_messages=1)
-    broker.order(0, 1, replicas=[0])
-    await broker.produce(3)
-    assert broker.log.recovery_point == 3
 
 
 async def read(broker: Broker, offset: int, **params: Any) -> Any:
