@@ -10,6 +10,7 @@ from ottla.broker.admin.broker_configs import LiveConfig
 from ottla.broker.admin.config_changes import ConfigChanges
 from ottla.broker.admin.topic_settings import TopicSettings
 from ottla.broker.admin.topics import TopicAdmin
+from ottla.broker.fetching.service import FetchService
 from ottla.broker.membership.catch_up import CatchUp
 from ottla.broker.membership.controller_channel import ControllerChannel
 from ottla.broker.membership.metadata_cache import MetadataCache
@@ -74,6 +75,14 @@ class NodeParts:
             broker_id=broker_id,
             on_dir_failure=self._dir_failed,
         )
+        self.fetches = FetchService(
+            runtime,
+            config,
+            self.replica_manager.partitions,
+            cache,
+            self.replica_manager.throttles,
+            self.replica_manager.timeouts,
+        )
         cache.add_listener(CatchUp(store, self.replica_manager, node.spawn).metadata_came)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
         self.transactions = transaction_parts(
@@ -113,6 +122,7 @@ class NodeParts:
             store=store,
             metadata_cache=cache,
             replica_manager=self.replica_manager,
+            fetches=self.fetches,
             controller=self.controller,
             topic_admin=self.topic_admin,
             groups=self.groups,
@@ -158,14 +168,14 @@ class NodeParts:
         if not (hosted or self.topic_settings.knows(topic)):
             return
         resolved = self.topic_settings.set(topic, overrides)
-        self.replica_manager.on_topic_config_change(topic, resolved)
+        self.log_manager.update_settings(topic, resolved)
 
     def _take_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Broker configs changed: hands them to the parts that follow them."""
         self._node.reconfigure(new)
         self.services.config = self.topic_admin.config = new
         self.log_manager.reconfigure(new)
-        self.replica_manager.reconfigure(new)
+        self.replica_manager.throttles.reconfigure(new)
         self._take_log_defaults(new)
         unclean = new.boolean(_UNCLEAN_ELECTION)
         self._controller_config.unclean_leader_election_enable = unclean

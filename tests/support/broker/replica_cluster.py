@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.fetching.service import FetchService
 from ottla.broker.handlers import fetch, list_offsets
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange
@@ -108,6 +109,14 @@ class Broker:
         self.manager = ReplicaManager(
             self.runtime, self.config, self.log_manager, self.cache, self.isr
         )
+        self.fetches = FetchService(
+            self.runtime,
+            self.config,
+            self.manager.partitions,
+            self.cache,
+            self.manager.throttles,
+            self.manager.timeouts,
+        )
         self.services = SimpleNamespace(
             runtime=self.runtime,
             config=self.config,
@@ -116,6 +125,7 @@ class Broker:
             client_quotas=None,
             topic_settings=SameTopicSettings(),
             replica_manager=self.manager,
+            fetches=self.fetches,
             broker_epoch=-1,
             controller_epoch=0,
         )

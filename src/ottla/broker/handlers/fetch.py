@@ -19,11 +19,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.fetching.incremental import fetch_in_session
+from ottla.broker.fetching.params import READ_COMMITTED, FetchParams, check_isolation_level
 from ottla.broker.fetching.sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    NO_SESSION,
     FetchSession,
     Identity,
     Results,
@@ -31,12 +28,12 @@ from ottla.broker.fetching.sessions import (
     identity,
 )
 from ottla.broker.quotas.clients import FetchAllowance
-from ottla.broker.replication.types import (
-    READ_COMMITTED,
-    FetchParams,
+from ottla.broker.replication.fetch_protocol import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
     FetchPartition,
     FetchResult,
-    check_isolation_level,
 )
 from ottla.broker.requests.authorization import (
     Operation,
@@ -97,7 +94,7 @@ def _scope(ctx: RequestContext, request: m.FetchRequest) -> _Scope:
     named = _named(ctx, request)
     if ctx.version < _OLDEST_WITH_SESSIONS:
         return _Scope(named, None, True)
-    sessions = ctx.services.replica_manager.fetch_sessions
+    sessions = ctx.services.fetches.sessions
     now_ms = ctx.services.runtime.clock.monotonic_ms()
     uses_ids = ctx.version >= _OLDEST_WITH_IDS
     session_id, epoch = request.session_id, request.session_epoch
@@ -189,7 +186,7 @@ def _throttled(ctx: RequestContext, scope: _Scope, wait_ms: int) -> m.FetchRespo
     """FetchContext.getThrottledResponse: a session goes on as it was, a new one does not begin."""
     session_id = NO_SESSION
     if scope.session is not None and scope.full:
-        ctx.services.replica_manager.fetch_sessions.close(scope.session.id)
+        ctx.services.fetches.sessions.close(scope.session.id)
     elif scope.session is not None:
         session_id = scope.session.id
     return m.FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
@@ -198,7 +195,7 @@ def _throttled(ctx: RequestContext, scope: _Scope, wait_ms: int) -> m.FetchRespo
 async def _read(
     ctx: RequestContext, request: m.FetchRequest, scope: _Scope, allowed_bytes: int
 ) -> Results:
-    wanted, manager = scope.wanted, ctx.services.replica_manager
+    wanted, fetches = scope.wanted, ctx.services.fetches
     replica_id = _replica_id(ctx, request)
     max_bytes = min(request.max_bytes, allowed_bytes)
     if replica_id < 0:
@@ -217,7 +214,7 @@ async def _read(
     refused = {entry: FetchResult(error) for entry, error in _objections(ctx, wanted, replica_id)}
     readable = [entry for entry in wanted if entry not in refused] if refused else wanted
     if scope.session is not None:
-        results = await fetch_in_session(manager, params, scope.session, readable)
+        results = await fetches.fetch_in_session(params, scope.session, readable)
         if ctx.authorizer is not None:
             # Others of the session may have moved meanwhile; rights can be gone since they were
             # looked at.
@@ -225,10 +222,10 @@ async def _read(
             lost = {entry: FetchResult(err) for entry, err in _objections(ctx, late, replica_id)}
             results = [(entry, lost.get(entry, result)) for entry, result in results]
     else:
-        read = await manager.fetch(params, [(entry.tp, entry.want) for entry in readable])
+        read = await fetches.fetch(params, [(entry.tp, entry.want) for entry in readable])
         results = [(entry, result) for entry, (_, result) in zip(readable, read, strict=True)]
     if params.is_follower:
-        manager.count_sent((entry.tp, result) for entry, result in results)
+        fetches.count_sent((entry.tp, result) for entry, result in results)
     if not refused:
         return results
     if scope.session is not None and not scope.full:

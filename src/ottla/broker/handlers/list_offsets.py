@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.fetching.params import READ_COMMITTED, check_isolation_level
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.types import READ_COMMITTED, check_isolation_level
 from ottla.broker.requests.authorization import Operation, ResourceType, refused_names
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log import lookup

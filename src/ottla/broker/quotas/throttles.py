@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.broker.quotas.replication import (
@@ -15,7 +16,6 @@ from ottla.runtime import Clock
 from ottla.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.partition import Partition
     from ottla.config.broker import BrokerConfig
 
 
@@ -30,13 +30,12 @@ class ReplicationThrottles:
         self.leader.limit = dynamic_rate(config, LEADER_RATE)
         self.follower.limit = dynamic_rate(config, FOLLOWER_RATE)
 
-    def holds_back(self, partition: Partition, replica_id: int) -> bool:
+    def holds_back(self, log: Log | None, replica_id: int, isr: Collection[int]) -> bool:
         """Followers out of the ISR wait while the listed replicas took more than their rate."""
-        log = partition.log
         return (
             self.leader.is_on
             and log is not None
-            and replica_id not in partition.isr
+            and replica_id not in isr
             and self._lists(log, log.settings.leader_replication_throttled_replicas)
             and self.leader.is_exceeded(self._clock.monotonic_ms())
         )

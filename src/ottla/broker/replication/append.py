@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.replication.purgatory import ProduceWait, SingleProduceWait, Timeouts
+from ottla.broker.replication.produce_waits import ProduceWait, SingleProduceWait
 from ottla.broker.replication.refusals import Refusals
+from ottla.broker.replication.timeouts import Timeouts
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import Origin, RecordError, RecordsRejected
 from ottla.storage.log.log import AppendInfo, Log

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange
-from ottla.broker.replication.purgatory import FetchWait, ProduceQueue
-from ottla.broker.replication.types import FetchResult
+from ottla.broker.replication.fetch_protocol import FetchResult
+from ottla.broker.replication.produce_waits import ProduceQueue
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import Origin
 from ottla.storage.append.plain import append_plain
@@ -20,7 +20,6 @@ from ottla.storage.log.segment import EMPTY
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.fetching.sessions import SessionEntry
     from ottla.wire import messages as m
 
     PartitionState = m.LeaderAndIsrRequest.LeaderAndIsrPartitionState
@@ -53,6 +52,29 @@ class FetchClock(Protocol):
 
     used_ms: float
     used_before_ms: float
+
+
+class FetchWaiter(Protocol):
+    """A fetch that waits for data here and elsewhere."""
+
+    @property
+    def as_follower(self) -> bool: ...
+
+    def check(self, partition: Partition, /) -> None:
+        """The partition has moved."""
+
+    def complete(self) -> None:
+        """There is no more to wait for."""
+
+
+class Watcher(Protocol):
+    """A partition's place in a fetch session, which hears of what happens here."""
+
+    def moved(self) -> None:
+        """The partition has new records or other bounds."""
+
+    def interrupted(self) -> None:
+        """The partition has another role or is gone."""
 
 
 class RemoteReplica:
@@ -162,8 +184,8 @@ class Partition:
         self._without_records = FetchResult(ErrorCode.NONE)
         self.produce_waits = ProduceQueue(tp)
         # A dict keeps the order of arrival, which a simulation can repeat.
-        self.fetch_waits: dict[FetchWait, None] = {}
-        self.watchers: dict[SessionEntry, None] = {}
+        self.fetch_waits: dict[FetchWaiter, None] = {}
+        self.watchers: dict[Watcher, None] = {}
 
     # --- role -------------------------------------------------------------------------------
 

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.broker.fetching.preferred_replica import (
-    NO_PREFERENCE,
-    Candidate,
-    is_rack_aware,
-    preferred_replica,
-)
-from ottla.broker.fetching.reads import is_answer, read_again, read_all
-from ottla.broker.fetching.sessions import FetchSessions
 from ottla.broker.quotas.throttles import ReplicationThrottles
 from ottla.broker.replication import roles
 from ottla.broker.replication.append import Appends
@@ -23,21 +15,11 @@ from ottla.broker.replication.hosted import HostedPartitions
 from ottla.broker.replication.leadership import LeadershipListeners
 from ottla.broker.replication.log_dir_moves import LogDirMoves
 from ottla.broker.replication.partition import IsrSubmitter, Partition
-from ottla.broker.replication.purgatory import (
-    FetchWait,
-    Readable,
-    Timeouts,
-)
-from ottla.broker.replication.types import (
-    FetchParams,
-    FetchPartition,
-    FetchResult,
-)
+from ottla.broker.replication.timeouts import Timeouts
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime
 from ottla.storage.log.log import Log
 from ottla.storage.manager.log_manager import LogManager
-from ottla.storage.settings import LogSettings
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -73,11 +55,8 @@ class ReplicaManager:
         self._lag_max_ms = config.integer("replica.lag.time.max.ms")
         self.partitions = HostedPartitions(metadata_cache, self._make_partition)
         self.leadership = LeadershipListeners()
-        self._timeouts = Timeouts()
-        self.appends = Appends(self.partitions, log_manager, runtime.clock, self._timeouts)
-        self.fetch_sessions = FetchSessions(
-            config.integer("max.incremental.fetch.session.cache.slots"), runtime.random
-        )
+        self.timeouts = Timeouts()
+        self.appends = Appends(self.partitions, log_manager, runtime.clock, self.timeouts)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         # On its way out this broker follows nobody anew: a leader would count it as caught up and
@@ -86,7 +65,6 @@ class ReplicaManager:
         self.fetchers: FetcherManager | None = None
         self._seen_brokers_version = -1
         self.moves = LogDirMoves(self)
-        self._rack_aware = is_rack_aware(config.optional_text("replica.selector.class"))
         self.throttles = ReplicationThrottles(runtime.clock, self.broker_id, config)
 
     # --- life -------------------------------------------------------------------------------
@@ -113,7 +91,7 @@ class ReplicaManager:
             await self.fetchers.shutdown()
         for partition in self.partitions:
             partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._timeouts.close()
+        self.timeouts.close()
         await self.log_manager.checkpoint_high_watermarks()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -218,97 +196,3 @@ class ReplicaManager:
     def start_fetching(self, partitions: Iterable[Partition]) -> None:
         if self.fetchers is not None and not (self._stopping or self.is_leaving):
             self.fetchers.add(partitions)
-
-    def on_topic_config_change(self, topic: str, log_config: LogSettings) -> None:
-        self.log_manager.update_settings(topic, log_config)
-
-    # --- fetch ------------------------------------------------------------------------------
-
-    async def fetch(
-        self, params: FetchParams, partitions: Sequence[tuple[TopicPartition, FetchPartition]]
-    ) -> list[tuple[TopicPartition, FetchResult]]:
-        """Reads, and waits up to `max_wait_ms` where fewer than `min_bytes` are there."""
-        results = read_all(params, partitions, self)
-        if params.is_follower:
-            self.note_follower(params.replica_id, partitions, results)
-        if params.max_wait_ms <= 0 or not partitions or is_answer(params, results):
-            return results
-        offsets: dict[Readable, int] = {}
-        for tp, want in partitions:
-            partition = self.partitions.get(tp)
-            if partition is not None:
-                offsets[partition] = want.fetch_offset
-        wait = self.new_wait(params, offsets)
-        try:
-            await wait.future
-        finally:
-            wait.detach()
-        return read_again(params, partitions, results, self)
-
-    def new_wait(self, params: FetchParams, offsets: dict[Readable, int]) -> FetchWait:
-        held_back: set[Readable] = set()
-        if params.is_follower and self.throttles.leader.is_on:
-            held_back = {
-                partition
-                for partition in self.partitions
-                if partition.is_leader and self.is_throttled(partition, params.replica_id)
-            }
-        return FetchWait(
-            self._timeouts,
-            params.max_wait_ms,
-            params.min_bytes,
-            offsets,
-            as_follower=params.is_follower,
-            committed=params.reads_committed,
-            held_back=held_back,
-        )
-
-    def preferred_replica(
-        self, params: FetchParams, partition: Partition, fetch_offset: int
-    ) -> int:
-        if not self._rack_aware or not partition.is_leader:
-            return NO_PREFERENCE
-        cache, now_ms = self.metadata_cache, self.runtime.clock.monotonic_ms()
-        candidates = []
-        for replica, remote in partition.remotes.items():
-            known = cache.broker(replica)
-            if (
-                known is not None
-                and params.listener in known.endpoints
-                and remote.start_offset <= fetch_offset <= remote.end_offset
-            ):
-                behind_ms = now_ms - remote.caught_up_ms
-                candidates.append(Candidate(replica, known.rack, remote.end_offset, behind_ms))
-        return preferred_replica(params.client_rack, self.config.rack, candidates)
-
-    # --- throttles --------------------------------------------------------------------------
-
-    def is_throttled(self, partition: Partition, replica_id: int) -> bool:
-        return self.throttles.holds_back(partition, replica_id)
-
-    def count_sent(self, results: Iterable[tuple[TopicPartition, FetchResult]]) -> None:
-        """What followers get in an answer."""
-        if self.throttles.leader.is_on:
-            for tp, result in results:
-                log = self.partitions.log(tp) if result.size else None
-                if log is not None:
-                    self.throttles.sent(log, result.size)
-
-    def reconfigure(self, config: BrokerConfig) -> None:
-        """Other dynamic broker configs: the rates of replication."""
-        self.throttles.reconfigure(config)
-
-    def note_follower(
-        self,
-        replica_id: int,
-        partitions: Sequence[tuple[TopicPartition, FetchPartition]],
-        results: list[tuple[TopicPartition, FetchResult]],
-    ) -> None:
-        now_ms = self.runtime.clock.monotonic_ms()
-        for (tp, want), (_, result) in zip(partitions, results, strict=True):
-            if result.error is ErrorCode.NONE and result.diverging_epoch is None:
-                partition = self.partitions.get(tp)
-                if partition is not None:
-                    partition.follower_fetched(
-                        replica_id, want.fetch_offset, want.log_start_offset, now_ms
-                    )

@@ -10,6 +10,7 @@ from ottla.errors import OttlaError
 if TYPE_CHECKING:
     from ottla.broker.admin.topic_settings import TopicSettings
     from ottla.broker.admin.topics import TopicAdmin
+    from ottla.broker.fetching.service import FetchService
     from ottla.broker.membership.metadata_cache import MetadataCache
     from ottla.broker.membership.ports import ControllerPort
     from ottla.broker.metrics.counts import RequestMetrics
@@ -42,6 +43,7 @@ class BrokerServices:
     store: MetadataStore
     metadata_cache: MetadataCache
     replica_manager: ReplicaManager
+    fetches: FetchService
     controller: ControllerPort
     topic_admin: TopicAdmin
     groups: GroupCoordinator

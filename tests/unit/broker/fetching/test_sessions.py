@@ -10,9 +10,8 @@ import pytest
 from ottla.broker.fetching.sessions import FetchSession, FetchSessions, SessionEntry
 from ottla.broker.handlers import fetch
 from ottla.broker.quotas.clients import FetchAllowance
-from ottla.broker.replication.follower.session import FollowerSession
+from ottla.broker.replication.fetch_protocol import FetchPartition, FetchResult
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.types import FetchPartition, FetchResult
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -157,17 +156,17 @@ async def test_wrong_ids_and_epochs(broker: Broker) -> None:
         assert (answer.error_code, answer.session_id, answer.responses) == (code, 0, [])
     mixed = await ask(broker, {}, session=(session, 1), version=13)
     assert mixed.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    assert len(broker.manager.fetch_sessions) == 1
+    assert len(broker.fetches.sessions) == 1
     final = await ask(broker, {0: 0}, session=(session, -1))
     assert (final.session_id, listed(final)) == (0, {0: 0})
-    assert len(broker.manager.fetch_sessions) == 0
+    assert len(broker.fetches.sessions) == 0
 
 
 async def test_a_session_without_partitions_is_closed(broker: Broker) -> None:
     first = await ask(broker, {0: 0})
     answer = await ask(broker, {}, session=(first.session_id, 1), forgotten=[0])
     assert (answer.error_code, answer.session_id) == (0, 0)
-    assert len(broker.manager.fetch_sessions) == 0
+    assert len(broker.fetches.sessions) == 0
 
 
 async def test_topic_ids(broker: Broker) -> None:
@@ -248,32 +247,8 @@ def test_a_full_cache_gives_way_to_followers_and_larger_sessions() -> None:
     )
 
 
-def test_the_followers_side_names_only_changes() -> None:
-    session = FollowerSession()
-    one, two = FetchPartition(0, 10), FetchPartition(5, 10)
-    assert session.starts_over
-    plan = session.full_plan({TP: one, OTHER: two})
-    assert (plan.session_id, plan.session_epoch) == (0, 0) and len(plan.wanted) == 2
-    session.answered(77)
-    assert not session.starts_over
-    plan = session.plan({TP: one})
-    assert (plan.session_id, plan.session_epoch, plan.wanted) == (77, 1, {})
-    session.answered(77)
-    plan = session.plan({TP: two}, [OTHER])
-    assert plan.session_epoch == 2 and plan.wanted == {TP: two} and plan.forgotten == [OTHER]
-    assert session.told == {TP: two}
-    session.answered(77)
-    assert session.plan({}, [OTHER]).forgotten == []
-    session.failed()
-    assert session.starts_over
-    plan = session.full_plan({TP: two})
-    assert (plan.session_id, plan.session_epoch, plan.wanted) == (77, 0, {TP: two})
-    session.answered(0)
-    assert session.starts_over
-
-
 def session_of(broker: Broker, session_id: int) -> FetchSession:
-    session = broker.manager.fetch_sessions.get(session_id)
+    session = broker.fetches.sessions.get(session_id)
     assert session is not None
     return session
 
@@ -430,7 +405,7 @@ async def test_above_its_quota_a_session_goes_on_empty_and_none_begins(broker: B
     quotas.allowed = FetchAllowance(0, 700)
     refused = await ask(broker, {0: 0})
     assert (refused.session_id, refused.throttle_time_ms, listed(refused)) == (0, 700, {})
-    assert len(broker.manager.fetch_sessions) == 0
+    assert len(broker.fetches.sessions) == 0
     quotas.allowed = FetchAllowance()
     session = (await ask(broker, {0: 0, 1: 0})).session_id
     quotas.allowed = FetchAllowance(0, 700)

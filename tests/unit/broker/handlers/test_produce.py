@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.fetching.params import FetchParams
 from ottla.broker.handlers import (
     delete_records,
     fetch,
@@ -16,7 +17,7 @@ from ottla.broker.handlers import (
     offset_for_leader_epoch,
     produce,
 )
-from ottla.broker.replication.types import FetchParams, FetchPartition
+from ottla.broker.replication.fetch_protocol import FetchPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -176,7 +177,7 @@ async def test_acks_zero_says_nothing_or_ends_the_connection(broker: Broker) -> 
 
 
 async def test_rejected_records_are_named(broker: Broker) -> None:
-    broker.manager.on_topic_config_change(
+    broker.log_manager.update_settings(
         "t", type(broker.topic)(cleanup_policy=frozenset({"compact"}))
     )
     keyless = records.build_batch([records.Record(b"k", b"v", 1), records.Record(None, b"v", 1)])
@@ -322,7 +323,7 @@ async def test_delete_records(broker: Broker) -> None:
     broker.know([0], topics=["t", internal.topic])
     assert (await delete_before(broker, 0, internal))[0] == ErrorCode.INVALID_TOPIC_EXCEPTION
     compacted = type(broker.topic)(cleanup_policy=frozenset({"compact"}))
-    broker.manager.on_topic_config_change("t", compacted)
+    broker.log_manager.update_settings("t", compacted)
     assert (await delete_before(broker, 0))[0] == ErrorCode.POLICY_VIOLATION
 
 
@@ -345,10 +346,10 @@ async def test_a_new_log_start_ends_the_waits_of_followers_only(broker: Broker) 
     broker.order(0, 2, replicas=[0, 1])
     await broker.produce(3)
     want = FetchPartition(3, 100, log_start_offset=0)
-    await broker.manager.fetch(FetchParams(replica_id=1), [(TP, want)])
+    await broker.fetches.fetch(FetchParams(replica_id=1), [(TP, want)])
     consumer, follower = (
         asyncio.ensure_future(
-            broker.manager.fetch(
+            broker.fetches.fetch(
                 FetchParams(replica_id=replica_id, max_wait_ms=60_000), [(TP, want)]
             )
         )
@@ -360,7 +361,7 @@ async def test_a_new_log_start_ends_the_waits_of_followers_only(broker: Broker) 
     assert answer.log_start_offset == 1
     assert not consumer.done()
     await broker.produce(1)
-    ((_, at_end),) = await broker.manager.fetch(
+    ((_, at_end),) = await broker.fetches.fetch(
         FetchParams(replica_id=1), [(TP, FetchPartition(4, 100, log_start_offset=1))]
     )
     assert at_end.size == 0
@@ -376,7 +377,7 @@ async def test_delete_records_waits_for_live_followers(broker: Broker) -> None:
 
     async def fetched(offset: int, start: int) -> None:
         want = FetchPartition(offset, 100, log_start_offset=start)
-        await broker.manager.fetch(follower, [(TP, want)])
+        await broker.fetches.fetch(follower, [(TP, want)])
 
     await fetched(3, 0)
     assert await delete_before(broker, 2) == (ErrorCode.REQUEST_TIMED_OUT, -1)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.fetching.sessions import FINAL_EPOCH, NO_SESSION
+from ottla.broker.replication.fetch_protocol import FINAL_EPOCH, NO_SESSION, FetchPartition
 from ottla.broker.replication.follower.requests import (
     FETCH_VERSION,
     LIST_OFFSETS_VERSION,
@@ -23,7 +23,6 @@ from ottla.broker.replication.follower.requests import (
 from ottla.broker.replication.follower.session import FollowerSession, Plan
 from ottla.broker.replication.follower.truncation import start_at_batch, truncation_offset
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.types import FetchPartition
 from ottla.client.connection import Connection
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.setup import peer_credentials

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.broker.fetching.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
-from ottla.broker.replication.types import FetchPartition
+from ottla.broker.replication.fetch_protocol import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MAX_SESSION_EPOCH,
+    NO_SESSION,
+    FetchPartition,
+)
 from ottla.types import TopicPartition
-
-_MAX_EPOCH = 0x7FFFFFFF
 
 
 class Plan(NamedTuple):
@@ -56,7 +59,7 @@ class FollowerSession:
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
             return
         self._id = session_id
-        self._epoch = 1 if self._epoch in (INITIAL_EPOCH, _MAX_EPOCH) else self._epoch + 1
+        self._epoch = 1 if self._epoch in (INITIAL_EPOCH, MAX_SESSION_EPOCH) else self._epoch + 1
 
     def failed(self) -> None:
         """Unknown id, wrong epoch or a lost connection: start over with a full request, which

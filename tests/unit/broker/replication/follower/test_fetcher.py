@@ -175,9 +175,9 @@ async def test_a_lost_session_is_made_anew(brokers: MakeBrokers) -> None:
     leader = members[0]
     lead(members, 0, 1)
     assert (await leader.produce(acks=-1)).error is ErrorCode.NONE
-    assert len(leader.manager.fetch_sessions) == 1
-    (session_id,) = leader.manager.fetch_sessions._sessions
-    leader.manager.fetch_sessions.close(session_id)
+    assert len(leader.fetches.sessions) == 1
+    (session_id,) = leader.fetches.sessions._sessions
+    leader.fetches.sessions.close(session_id)
     assert (await leader.produce(acks=-1, timeout_ms=2000)).error is ErrorCode.NONE
 
 

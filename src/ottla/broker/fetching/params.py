@@ -1,12 +1,10 @@
-"""What goes into and comes out of the replica manager's fetch."""
+"""One fetch as a whole: who reads, how much, and what they may see."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.log.transaction_index import AbortedTransaction
-from ottla.types import ZERO_TOPIC_ID, TopicId
 
 CONSUMER = -1
 READ_COMMITTED = 1
@@ -42,29 +40,3 @@ class FetchParams(NamedTuple):
     def reads_committed(self) -> bool:
         """Followers get everything, whatever they ask for."""
         return self.isolation_level == READ_COMMITTED and self.replica_id < 0
-
-
-class FetchPartition(NamedTuple):
-    fetch_offset: int
-    max_bytes: int
-    log_start_offset: int = -1
-    current_leader_epoch: int = -1
-    last_fetched_epoch: int = -1
-    topic_id: TopicId = ZERO_TOPIC_ID
-
-
-class FetchResult(NamedTuple):
-    error: ErrorCode
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    records: memoryview | None = None
-    # (epoch, end offset) up to which the follower's log agrees with this one (KIP-595).
-    diverging_epoch: tuple[int, int] | None = None
-    preferred_read_replica: int = -1
-    # What a reader of committed records must leave out of `records`.
-    aborted: tuple[AbortedTransaction, ...] = ()
-
-    @property
-    def size(self) -> int:
-        return 0 if self.records is None else len(self.records)
