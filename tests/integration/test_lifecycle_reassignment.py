@@ -51,7 +51,7 @@ async def test_a_move_waits_for_its_broker_and_survives_the_controller(
     await h.produce(cluster, "t", range(200))
     # The target must be alive when the move is asked for; it goes at once.
     target_node = cluster.nodes[target]
-    target_node.services.replica_manager.start_fetching = lambda partitions: None  # type: ignore[method-assign]
+    target_node.services.replica_manager.fetchers.add = lambda partitions: None  # type: ignore[method-assign]
     assert await h.reassign(cluster, "t", {0: [target]}) == {0: 0}
     listed = await h.ask(cluster.controller, m.ListPartitionReassignmentsRequest(topics=None), 0)
     (topic,) = listed.topics
@@ -73,7 +73,7 @@ async def test_a_cancelled_move_leaves_nothing_behind(cluster: LocalCluster) -> 
     await h.create(cluster, "t", [0, 1])
     await h.produce(cluster, "t", range(50))
     manager = cluster.nodes[2].services.replica_manager
-    manager.start_fetching = lambda partitions: None  # type: ignore[method-assign]
+    manager.fetchers.add = lambda partitions: None  # type: ignore[method-assign]
     await h.reassign(cluster, "t", {0: [2, 1]})
     await cluster.until(lambda: h.folder(cluster, 2, "t").exists(), "broker 2 has a log")
     assert await h.reassign(cluster, "t", {0: None}) == {0: 0}

@@ -31,7 +31,7 @@ async def leave_in_order(services: BrokerServices) -> bool:
     The controller is looked up in the store each time: the metadata cache may be behind.
     """
     config = services.config
-    services.replica_manager.is_leaving = True
+    services.replica_manager.fetchers.is_leaving = True
     retries = config.integer("controlled.shutdown.max.retries")
     pause_ms = config.integer("controlled.shutdown.retry.backoff.ms")
     for attempt in range(retries):

@@ -105,12 +105,11 @@ class BrokerCollector(Collector):
         counts = self._isr_changes
         yield _counter(_REPLICAS + "isrshrinks", "ISRs that lost a member", counts.shrinks)
         yield _counter(_REPLICAS + "isrexpands", "ISRs that won a member", counts.expands)
-        if manager.fetchers is not None:
-            yield _counter(_TOPICS + "replicationbytesin", "Bytes fetched from leaders",
-                           manager.fetchers.taken_bytes)  # fmt: skip
-            yield _gauge("kafka_server_replicafetchermanager_maxlag",
-                         "Records that the partition furthest behind its leader lacks",
-                         manager.fetchers.max_lag)  # fmt: skip
+        yield _counter(_TOPICS + "replicationbytesin", "Bytes fetched from leaders",
+                       manager.fetchers.taken_bytes)  # fmt: skip
+        yield _gauge("kafka_server_replicafetchermanager_maxlag",
+                     "Records that the partition furthest behind its leader lacks",
+                     manager.fetchers.max_lag)  # fmt: skip
 
     def _quotas(self) -> Iterator[Metric]:
         """Only where there are quotas: without them nothing is measured."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.broker.quotas.throttles import ReplicationThrottles
 from ottla.broker.replication import roles
 from ottla.broker.replication.append import Appends
+from ottla.broker.replication.follower.fetcher import FetcherManager, Surroundings
 from ottla.broker.replication.hosted import HostedPartitions
 from ottla.broker.replication.leadership import LeadershipListeners
 from ottla.broker.replication.log_dir_moves import LogDirMoves
@@ -18,13 +19,11 @@ from ottla.broker.replication.partition import IsrSubmitter, Partition
 from ottla.broker.replication.timeouts import Timeouts
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime
-from ottla.storage.log.log import Log
 from ottla.storage.manager.log_manager import LogManager
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.membership.metadata_cache import MetadataCache
-    from ottla.broker.replication.follower.fetcher import FetcherManager
     from ottla.config.broker import BrokerConfig
     from ottla.wire import messages as m
 
@@ -32,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicaManager:
-    """`fetchers` may be left out where a broker stands alone (tests)."""
+    """Makes the parts that deal with this broker's partitions and holds them together where
+    something happens to a partition as a whole: it is deleted, its folder fails, brokers go."""
 
     def __init__(
         self,
@@ -58,21 +58,18 @@ class ReplicaManager:
         self.timeouts = Timeouts()
         self.appends = Appends(self.partitions, log_manager, runtime.clock, self.timeouts)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stopping = False
-        # On its way out this broker follows nobody anew: a leader would count it as caught up and
-        # wait for it when it is gone.
-        self.is_leaving = False
-        self.fetchers: FetcherManager | None = None
         self._seen_brokers_version = -1
-        self.moves = LogDirMoves(self)
         self.throttles = ReplicationThrottles(runtime.clock, self.broker_id, config)
+        self.fetchers = FetcherManager(
+            Surroundings(
+                runtime, config, self.broker_id, metadata_cache, log_manager, self.throttles
+            )
+        )
+        self.moves = LogDirMoves(log_manager, self.partitions, self.fetchers)
 
     # --- life -------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        from ottla.broker.replication.follower.fetcher import FetcherManager
-
-        self.fetchers = FetcherManager(self)
         self.log_manager.add_dir_failure_listener(self._dir_failed)
         self.metadata_cache.add_listener(self._brokers_may_have_gone)
         interval_ms = self.config.integer("replica.high.watermark.checkpoint.interval.ms")
@@ -81,14 +78,13 @@ class ReplicaManager:
 
     async def shutdown(self) -> None:
         """Stops fetching, answers whoever waits, writes the high watermarks."""
-        self._stopping = True
+        self.fetchers.is_leaving = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.moves.shutdown()
-        if self.fetchers is not None:
-            await self.fetchers.shutdown()
+        await self.fetchers.shutdown()
         for partition in self.partitions:
             partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.timeouts.close()
@@ -142,7 +138,7 @@ class ReplicaManager:
 
     def delete(self, tp: TopicPartition, leader_epoch: int | None = None) -> None:
         """Takes the replica and its log away; `leader_epoch` is the order's, where it has one."""
-        self.stop_fetching([tp])
+        self.fetchers.remove([tp])
         partition = self.partitions.remove(tp)
         if partition is not None:
             partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -154,18 +150,10 @@ class ReplicaManager:
     def set_offline(self, tp: TopicPartition) -> None:
         partition = self.partitions.set_offline(tp)
         self.moves.forget(tp)
-        if self.fetchers is not None:
-            self.fetchers.remove([tp])
+        self.fetchers.remove([tp])
         if partition is not None:
             partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
             partition.log = None
-
-    def adopt_log(self, partition: Partition, log: Log) -> None:
-        """The log was moved to another folder; a follower goes on fetching into it."""
-        partition.use_log(log)
-        if not partition.is_leader and partition.leader is not None:
-            self.stop_fetching([partition.tp])
-            self.start_fetching([partition])
 
     def _dir_failed(self, path: Path, lost: list[TopicPartition]) -> None:
         for tp in lost:
@@ -188,11 +176,3 @@ class ReplicaManager:
 
     def stop_replicas(self, request: m.StopReplicaRequest, version: int) -> m.StopReplicaResponse:
         return roles.stop_replicas(self, request, version)
-
-    def stop_fetching(self, tps: Iterable[TopicPartition]) -> None:
-        if self.fetchers is not None:
-            self.fetchers.remove(tps)
-
-    def start_fetching(self, partitions: Iterable[Partition]) -> None:
-        if self.fetchers is not None and not (self._stopping or self.is_leaving):
-            self.fetchers.add(partitions)

@@ -127,7 +127,7 @@ def _enter(manager: ReplicaManager, order: _Order, errors: Errors) -> tuple[Part
 
 
 def _make_leaders(manager: ReplicaManager, orders: list[_Order], errors: Errors) -> None:
-    manager.stop_fetching([order.tp for order in orders])
+    manager.fetchers.remove([order.tp for order in orders])
     now_ms = manager.runtime.clock.monotonic_ms()
     lines: list[str] = []
     for order in orders:
@@ -161,7 +161,7 @@ def _make_followers(manager: ReplicaManager, orders: list[_Order], errors: Error
             _state_changes.warning("%s: leader %d is not known here", order.tp, leader)
             continue
         was_leader = partition.is_leader
-        manager.stop_fetching([order.tp])
+        manager.fetchers.remove([order.tp])
         partition.become_follower(order.state, log)
         _state_changes.info(
             "%s: follows broker %d with epoch %d", order.tp, leader, partition.leader_epoch
@@ -169,7 +169,7 @@ def _make_followers(manager: ReplicaManager, orders: list[_Order], errors: Error
         following.append(partition)
         if was_leader:
             manager.leadership.ended(order.tp, partition.leader_epoch)
-    manager.start_fetching(following)
+    manager.fetchers.add(following)
 
 
 def leader_and_isr_response(
@@ -269,7 +269,7 @@ def _stop_one(manager: ReplicaManager, stop: _Stop) -> ErrorCode:
     if stop.delete:
         manager.delete(tp, stop.leader_epoch if stop.leader_epoch >= 0 else None)
     else:
-        manager.stop_fetching([tp])
+        manager.fetchers.remove([tp])
         partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     _state_changes.info("%s: replica stopped%s", tp, " and deleted" if stop.delete else "")
     return ErrorCode.NONE

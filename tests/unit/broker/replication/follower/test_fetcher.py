@@ -220,7 +220,7 @@ async def test_two_followers_come_back_one_after_the_other_without_traffic(
 async def test_a_leaving_broker_follows_nobody_anew(brokers: MakeBrokers) -> None:
     members = await brokers(2)
     lead(members, 1, 1)
-    members[1].manager.is_leaving = True
+    members[1].manager.fetchers.is_leaving = True
     lead(members, 0, 2, isr=[0])
     result = await members[0].produce(1, acks=-1, timeout_ms=200)
     assert result.error is ErrorCode.NONE and not members[0].isr.changes
