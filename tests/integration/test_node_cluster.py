@@ -112,10 +112,12 @@ async def test_a_lost_session_is_followed_by_a_new_life(cluster: LocalCluster) -
     await _run(_create, cluster.bootstrap, "t", 3, 3)
     await cluster.until_all_know("t", 3, 3)
     node = cluster.controller
-    old_epoch = node.services.broker_epoch
+    old_epoch = node.services.orders.epochs.broker_epoch
     session = cluster.store.engine.sessions.get(node.services.store.session_id)
     cluster.store.engine.expire_session(session)
-    await cluster.until(lambda: node.services.broker_epoch > old_epoch, "registered again")
+    await cluster.until(
+        lambda: node.services.orders.epochs.broker_epoch > old_epoch, "registered again"
+    )
     await cluster.until(
         lambda: any(n.controller.is_active for n in cluster.nodes.values()), "a controller"
     )

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.membership import registration
-from ottla.broker.membership.catch_up import delete_when_named
-from ottla.broker.membership.stale_logs import delete_stale_logs, forget_ended_topics
 from ottla.broker.network.limits import ConnectionQuotas
 from ottla.broker.network.server import BrokerServer
+from ottla.broker.replication.catch_up import delete_when_named
 from ottla.errors import InvariantViolated
 from ottla.metadata import znodes
 from ottla.metadata.store import SessionState, StoreError
@@ -179,7 +178,7 @@ class Node:
         )
         if check_endpoints:
             await registration.check_endpoints(services.store, info)
-        services.broker_epoch = await registration.register(
+        services.orders.epochs.broker_epoch = await registration.register(
             services.store,
             info,
             session_timeout_ms=services.store.session_timeout_ms,
@@ -225,10 +224,9 @@ class Node:
             self.spawn(self._rejoin())
 
     async def _delete_stale_logs(self) -> None:
-        store, replica_manager = self.services.store, self.parts.replica_manager
-        unnamed = await delete_stale_logs(store, replica_manager)
+        unnamed = await self.parts.stale_logs.delete()
         if unnamed:
-            self.spawn(delete_when_named(store, replica_manager, unnamed))
+            self.spawn(delete_when_named(self.parts.stale_logs, unnamed))
 
     async def _rejoin(self) -> None:
         """Under a new session: register with a new epoch, then take part in elections again."""
@@ -236,8 +234,8 @@ class Node:
             try:
                 # Before, so that no order for a topic's new life meets the log of its old one;
                 # after, because topics may have ended in between.
-                await delete_stale_logs(self.services.store, self.parts.replica_manager)
-                await forget_ended_topics(self.services.store, self.parts.replica_manager)
+                await self.parts.stale_logs.delete()
+                await self.parts.stale_logs.forget_ended_topics()
                 await self._register(check_endpoints=False)
                 await self._delete_stale_logs()
                 break

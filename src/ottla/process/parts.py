@@ -11,7 +11,6 @@ from ottla.broker.admin.config_changes import ConfigChanges
 from ottla.broker.admin.topic_settings import TopicSettings
 from ottla.broker.admin.topics import TopicAdmin
 from ottla.broker.fetching.service import FetchService
-from ottla.broker.membership.catch_up import CatchUp
 from ottla.broker.membership.controller_channel import ControllerChannel
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.metrics.setup import metrics_of
@@ -19,7 +18,11 @@ from ottla.broker.network.rates import ConnectionRates
 from ottla.broker.quotas.clients import ClientQuotas
 from ottla.broker.quotas.mutations import MutationQuotas
 from ottla.broker.replication.alter_isr import AlterIsrManager
+from ottla.broker.replication.catch_up import CatchUp
+from ottla.broker.replication.controller_orders import ControllerOrders
+from ottla.broker.replication.order_epochs import OrderEpochs
 from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.replication.stale_logs import StaleLogs
 from ottla.broker.requests.context import BrokerServices
 from ottla.client.connection import Connection
 from ottla.controller.controller import Controller
@@ -62,9 +65,8 @@ class NodeParts:
         self.channel = ControllerChannel(
             runtime.network, cache, control_listener(config), broker_id, self.control_credentials
         )
-        self.alter_isr = AlterIsrManager(
-            self.channel, broker_id, lambda: self.services.broker_epoch
-        )
+        epochs = OrderEpochs()
+        self.alter_isr = AlterIsrManager(self.channel, broker_id, lambda: epochs.broker_epoch)
         self.metrics = metrics_of(config, self.alter_isr, lambda: self.replica_manager)
         self.replica_manager = ReplicaManager(
             runtime,
@@ -83,7 +85,9 @@ class NodeParts:
             self.replica_manager.throttles,
             self.replica_manager.timeouts,
         )
-        cache.add_listener(CatchUp(store, self.replica_manager, node.spawn).metadata_came)
+        self.orders = ControllerOrders(self.replica_manager, epochs)
+        self.stale_logs = StaleLogs(store, self.replica_manager)
+        cache.add_listener(CatchUp(self.stale_logs, cache, node.spawn).metadata_came)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
         self.transactions = transaction_parts(
             runtime,
@@ -123,6 +127,8 @@ class NodeParts:
             metadata_cache=cache,
             replica_manager=self.replica_manager,
             fetches=self.fetches,
+            orders=self.orders,
+            stale_logs=self.stale_logs,
             controller=self.controller,
             topic_admin=self.topic_admin,
             groups=self.groups,

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.membership.metadata_cache import MetadataCache
+from ottla.broker.replication.order_epochs import OrderEpochs
 from ottla.broker.requests.context import RequestContext
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
@@ -77,8 +78,7 @@ def context(
         "metadata_cache": cache or MetadataCache(),
         "cluster_id": "cluster",
         "broker_id": 1,
-        "broker_epoch": -1,
-        "controller_epoch": 0,
+        "orders": SimpleNamespace(epochs=OrderEpochs()),
     }
     known.update(services)
     header = RequestHeader(0, version, 1, "test")

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from ottla.broker.fetching.service import FetchService
-from ottla.broker.handlers import fetch, list_offsets
+from ottla.broker.handlers import fetch, leader_and_isr, list_offsets
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange
 from ottla.broker.replication.append import ProduceResult
+from ottla.broker.replication.controller_orders import ControllerOrders
 from ottla.broker.replication.follower import fetcher
+from ottla.broker.replication.order_epochs import OrderEpochs
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.requests.context import RequestContext
@@ -109,6 +111,7 @@ class Broker:
         self.manager = ReplicaManager(
             self.runtime, self.config, self.log_manager, self.cache, self.isr
         )
+        self.orders = ControllerOrders(self.manager, OrderEpochs())
         self.fetches = FetchService(
             self.runtime,
             self.config,
@@ -126,8 +129,7 @@ class Broker:
             topic_settings=SameTopicSettings(),
             replica_manager=self.manager,
             fetches=self.fetches,
-            broker_epoch=-1,
-            controller_epoch=0,
+            orders=self.orders,
         )
 
     async def start(self) -> None:
@@ -185,7 +187,8 @@ class Broker:
             ]
         else:
             request.ungrouped_partition_states = [state]
-        response = self.manager.become_leader_or_follower(request, version)
+        errors = self.orders.carry_out(leader_and_isr.read_orders(request))
+        response = leader_and_isr.make_response(request, version, errors)
         if version >= 5:
             return ErrorCode(response.topics[0].partition_errors[0].error_code)
         return ErrorCode(response.partition_errors[0].error_code)

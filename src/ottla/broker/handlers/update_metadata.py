@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.replication.request_epochs import refusal
 from ottla.broker.requests.authorization import Operation, require_cluster
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
@@ -26,7 +25,7 @@ _state_changes = logging.getLogger("state.change.logger")
 
 async def handle(ctx: RequestContext, request: m.UpdateMetadataRequest) -> m.UpdateMetadataResponse:
     require_cluster(ctx, Operation.CLUSTER_ACTION)
-    error = refusal(ctx.services, request.broker_epoch, request.controller_epoch)
+    error = ctx.services.orders.epochs.refusal(request.broker_epoch, request.controller_epoch)
     if error is not ErrorCode.NONE:
         _state_changes.warning(
             "UpdateMetadata of controller %d with epoch %d for broker epoch %d refused: %s",

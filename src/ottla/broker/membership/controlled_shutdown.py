@@ -89,7 +89,7 @@ async def _ask(services: BrokerServices, endpoint: Endpoint) -> list[str] | None
             "m.ControlledShutdownResponse",
             await connection.send(
                 m.ControlledShutdownRequest(
-                    broker_id=services.broker_id, broker_epoch=services.broker_epoch
+                    broker_id=services.broker_id, broker_epoch=services.orders.epochs.broker_epoch
                 ),
                 _VERSION,
                 timeout_ms=timeout_ms,

@@ -1,4 +1,4 @@
-"""All partitions of this broker: roles from the controller, appends, fetches (ReplicaManager)."""
+"""All partitions of this broker and the parts that deal with them (ReplicaManager)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.broker.quotas.throttles import ReplicationThrottles
-from ottla.broker.replication import roles
 from ottla.broker.replication.append import Appends
 from ottla.broker.replication.follower.fetcher import FetcherManager, Surroundings
 from ottla.broker.replication.hosted import HostedPartitions
@@ -25,7 +24,6 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from ottla.broker.membership.metadata_cache import MetadataCache
     from ottla.config.broker import BrokerConfig
-    from ottla.wire import messages as m
 
 logger = logging.getLogger(__name__)
 
@@ -164,15 +162,3 @@ class ReplicaManager:
                 self.leadership.ended(tp, None)
         if self._on_dir_failure is not None:
             self._on_dir_failure(path)
-
-    # --- orders of the controller -----------------------------------------------------------
-
-    def become_leader_or_follower(
-        self, request: m.LeaderAndIsrRequest, version: int
-    ) -> m.LeaderAndIsrResponse:
-        response = roles.become_leader_or_follower(self, request, version)
-        self.moves.resume()
-        return response
-
-    def stop_replicas(self, request: m.StopReplicaRequest, version: int) -> m.StopReplicaResponse:
-        return roles.stop_replicas(self, request, version)

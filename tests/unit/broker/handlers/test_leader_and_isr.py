@@ -89,32 +89,33 @@ async def test_codes_of_stop_replica(brokers: MakeBrokers) -> None:
     (broker,) = await brokers(1)
     broker.order(0, 3, replicas=[0])
 
-    def stop(epoch: int, *, delete: bool) -> int:
-        response = broker.manager.stop_replicas(stop_request(epoch, delete=delete), 3)
+    async def stop(epoch: int, *, delete: bool) -> int:
+        request = stop_request(epoch, delete=delete)
+        response = await stop_replica.handle(broker.context(3), request)
         return response.partition_errors[0].error_code
 
     for epoch in (2, 3):
-        assert stop(epoch, delete=True) == ErrorCode.FENCED_LEADER_EPOCH
-    assert stop(4, delete=False) == ErrorCode.NONE
+        assert await stop(epoch, delete=True) == ErrorCode.FENCED_LEADER_EPOCH
+    assert await stop(4, delete=False) == ErrorCode.NONE
     assert broker.manager.partitions.log(TP) is not None
     folder = broker.log.folder
-    assert stop(-2, delete=True) == ErrorCode.NONE
+    assert await stop(-2, delete=True) == ErrorCode.NONE
     assert broker.manager.partitions.get(TP) is None and not folder.exists()
     assert len(list(folder.parent.glob("t-0.*-delete"))) == 1
-    assert stop(-2, delete=True) == ErrorCode.NONE
+    assert await stop(-2, delete=True) == ErrorCode.NONE
 
 
 async def test_a_left_over_log_is_deleted_without_its_partition(brokers: MakeBrokers) -> None:
     (broker,) = await brokers(1)
     log = broker.log_manager.get_or_create(TP)
-    broker.manager.stop_replicas(stop_request(-2, delete=True), 3)
+    await stop_replica.handle(broker.context(3), stop_request(-2, delete=True))
     assert broker.log_manager.get(TP) is None and not (log.data_dir / "t-0").exists()
 
 
 async def test_stale_epochs_of_broker_and_controller(brokers: MakeBrokers) -> None:
     (broker,) = await brokers(1)
-    broker.services.broker_epoch = 50
-    broker.services.controller_epoch = 7
+    broker.orders.epochs.broker_epoch = 50
+    broker.orders.epochs.controller_epoch = 7
     state = m.LeaderAndIsrRequest.LeaderAndIsrTopicState(
         topic_name="t",
         topic_id=TOPIC_ID,
@@ -142,7 +143,7 @@ async def test_stale_epochs_of_broker_and_controller(brokers: MakeBrokers) -> No
     request = m.LeaderAndIsrRequest(broker_epoch=51, controller_epoch=9, topic_states=[state])
     answer = await leader_and_isr.handle(broker.context(5), request)
     assert answer.error_code == ErrorCode.NONE
-    assert broker.services.controller_epoch == 9
+    assert broker.orders.epochs.controller_epoch == 9
 
 
 async def test_a_large_order(brokers: MakeBrokers) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from ottla.broker.membership import catch_up
-from ottla.broker.membership.catch_up import CatchUp
 from ottla.broker.membership.metadata_cache import MetadataCache
-from ottla.broker.membership.stale_logs import delete_stale_logs
-from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.replication import catch_up
+from ottla.broker.replication.catch_up import CatchUp
+from ottla.broker.replication.stale_logs import StaleLogs
 from ottla.metadata.znodes import ReplicaAssignment, TopicZnode
 from ottla.types import TopicPartition
 from ottla.zk.embedded import EmbeddedStore
@@ -54,7 +53,8 @@ class Broker:
         self.log_manager = Logs()
         self.hosts: set[TopicPartition] = set()
         self.work: list[asyncio.Task[None]] = []
-        listener = CatchUp(store, self, self._spawn)  # type: ignore[arg-type]
+        self.stale_logs = StaleLogs(store, self)  # type: ignore[arg-type]
+        listener = CatchUp(self.stale_logs, self.metadata_cache, self._spawn)
         self.metadata_cache.add_listener(listener.metadata_came)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -174,10 +174,9 @@ async def test_a_topic_written_by_hand_tells_whose_the_logs_are_when_it_has_its_
     for name in ("again", "same"):
         await _topic(store, name, None, 2)
         broker.log_manager.add(name, 0, OLD)
-    manager = cast("ReplicaManager", broker)
-    unnamed = await delete_stale_logs(store, manager)
+    unnamed = await broker.stale_logs.delete()
     assert unnamed == {"again", "same"}
-    waiting = asyncio.create_task(catch_up.delete_when_named(store, manager, unnamed))
+    waiting = asyncio.create_task(catch_up.delete_when_named(broker.stale_logs, unnamed))
     for name, topic_id in (("again", NEW), ("same", OLD)):
         value = TopicZnode.encode({0: ReplicaAssignment((2,))}, topic_id)
         await store.set(TopicZnode.path(name), value)
