@@ -113,7 +113,7 @@ class Reader:
             is_follower
             and (
                 params.replica_id not in partition.remotes
-                or self._throttles.holds_back(log, params.replica_id, partition.isr)
+                or self._throttles.holds_back(log, params.replica_id, partition.in_sync.members)
             )
         ):
             return partition.result_without_records(log)

@@ -122,7 +122,7 @@ class FetchService:
             entry.watch(partition)
             # A follower that is not in the ISR is looked at until it is: the leader may not have
             # asked for it yet (one change at a time), or in vain.
-            is_waiting = params.is_follower and params.replica_id not in partition.isr
+            is_waiting = params.is_follower and params.replica_id not in partition.in_sync.members
             if is_at_end(params, partition, entry.want, result) and not is_waiting:
                 session.dirty.pop(entry, None)
         return results
@@ -134,7 +134,9 @@ class FetchService:
                 partition
                 for partition in self._partitions
                 if partition.is_leader
-                and self._throttles.holds_back(partition.log, params.replica_id, partition.isr)
+                and self._throttles.holds_back(
+                    partition.log, params.replica_id, partition.in_sync.members
+                )
             }
         return FetchWait(
             self._timeouts,

@@ -86,7 +86,7 @@ class BrokerCollector(Collector):
         led = [partition for partition in partitions if partition.is_leader]
         manager = self._services.replica_manager
         margins = [
-            len(partition.isr) - partition.log.settings.min_insync_replicas
+            len(partition.in_sync.members) - partition.log.settings.min_insync_replicas
             for partition in led
             if partition.log is not None
         ]
@@ -220,14 +220,14 @@ def _partitions(partitions: list[Partition]) -> Iterator[Metric]:
         if partition.is_leader:
             values = [partition.tp.topic, str(partition.tp.partition)]
             under.add_metric(values, _is_under_replicated(partition))
-            isr.add_metric(values, len(partition.isr))
+            isr.add_metric(values, len(partition.in_sync.members))
     yield from (under, isr)
 
 
 def _is_under_replicated(partition: Partition) -> bool:
     # Replicas that a reassignment adds are expected to lag.
     own = set(partition.replicas).difference(partition.adding_replicas)
-    return not own <= set(partition.isr)
+    return not own <= set(partition.in_sync.members)
 
 
 def _cumulative(buckets: Iterable[int]) -> Iterator[tuple[str, float]]:

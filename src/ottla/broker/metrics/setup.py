@@ -72,6 +72,6 @@ def metrics_of(
 
     def isr_size(tp: TopicPartition) -> int:
         partition = manager().partitions.get(tp)
-        return 0 if partition is None else len(partition.isr)
+        return 0 if partition is None else len(partition.in_sync.members)
 
     return Metrics(RequestMetrics(), IsrCounter(alter_isr, isr_size), port)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
@@ -43,6 +43,13 @@ class IsrChange(NamedTuple):
     isr: tuple[int, ...]
     partition_epoch: int
     answered: Callable[[IsrAnswer], None]
+
+
+class IsrSubmitter(Protocol):
+    """Where changes go: the AlterIsrManager, or what stands before it."""
+
+    def submit(self, change: IsrChange) -> bool: ...
+    def clear(self, tp: TopicPartition) -> None: ...
 
 
 class AlterIsrManager:

@@ -144,7 +144,7 @@ class ControllerOrders:
             partition.become_leader(order.state, log, now_ms)
             lines.append(
                 f"{order.tp}: leads from offset {partition.epoch_start_offset} with epoch "
-                f"{partition.leader_epoch}, ISR {partition.isr}"
+                f"{partition.leader_epoch}, ISR {partition.in_sync.members}"
             )
             self._leadership.began(order.tp, partition.leader_epoch)
         if lines:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.broker.quotas.throttles import ReplicationThrottles
+from ottla.broker.replication.alter_isr import IsrSubmitter
 from ottla.broker.replication.append import Appends
 from ottla.broker.replication.follower.fetcher import FetcherManager, Surroundings
 from ottla.broker.replication.hosted import HostedPartitions
 from ottla.broker.replication.leadership import LeadershipListeners
 from ottla.broker.replication.log_dir_moves import LogDirMoves
-from ottla.broker.replication.partition import IsrSubmitter, Partition
+from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.timeouts import Timeouts
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime

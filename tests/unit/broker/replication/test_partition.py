@@ -113,7 +113,7 @@ def test_a_pending_expansion_counts_and_a_pending_shrink_does_not(tmp_path: Path
     assert leader.high_watermark == 5, "the maximal ISR has replica 1 in it"
     leader.fetched(1, 10)
     leader.isr.accept()
-    assert leader.partition.isr == (0, 1)
+    assert leader.partition.in_sync.members == (0, 1)
     leader.append(5)
     leader.now_ms += 60_000
     leader.partition.maybe_shrink(leader.now_ms)
@@ -121,7 +121,7 @@ def test_a_pending_expansion_counts_and_a_pending_shrink_does_not(tmp_path: Path
     leader.append(1)
     assert leader.high_watermark == 10, "until the controller agrees it is still a member"
     leader.isr.accept()
-    assert leader.partition.isr == (0,) and leader.high_watermark == 16
+    assert leader.partition.in_sync.members == (0,) and leader.high_watermark == 16
 
 
 def test_a_follower_comes_in_only_past_the_start_of_the_epoch(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_some_refusals_wait_for_leader_and_isr(tmp_path: Path, error: ErrorCode)
     leader.fetched(1, 0)
     leader.isr.refuse(error)
     leader.fetched(1, 0)
-    assert not leader.isr.changes and leader.partition.in_flight_isr == (0, 1)
+    assert not leader.isr.changes and leader.partition.in_sync.in_flight == (0, 1)
     leader.lead([0], [0, 1], 2)
     leader.fetched(1, 0)
     assert leader.isr.changes[TP].leader_epoch == 2
@@ -186,7 +186,7 @@ def test_other_refusals_are_sent_again(tmp_path: Path) -> None:
     leader.isr.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
     assert leader.isr.changes[TP].isr == (0, 1)
     leader.isr.refuse(ErrorCode.OPERATION_NOT_ATTEMPTED)
-    assert not leader.isr.changes and leader.partition.in_flight_isr is None
+    assert not leader.isr.changes and leader.partition.in_sync.in_flight is None
 
 
 def test_an_answer_for_an_older_state_is_ignored(tmp_path: Path) -> None:
@@ -195,9 +195,11 @@ def test_an_answer_for_an_older_state_is_ignored(tmp_path: Path) -> None:
     change = leader.isr.changes[TP]
     change.answered(IsrAnswer(ErrorCode.NONE, 0, 0, (0, 1), 99))
     change.answered(IsrAnswer(ErrorCode.NONE, 0, 1, (0, 1), 9))
-    assert leader.partition.isr == (0,) and leader.partition.partition_epoch == 10
+    assert (
+        leader.partition.in_sync.members == (0,) and leader.partition.in_sync.partition_epoch == 10
+    )
     change.answered(IsrAnswer(ErrorCode.NONE, 0, 1, (0, 1), 10))
-    assert leader.partition.isr == (0, 1)
+    assert leader.partition.in_sync.members == (0, 1)
 
 
 def test_leading_again_keeps_what_is_known_of_followers(tmp_path: Path) -> None:
@@ -222,9 +224,9 @@ def test_a_leader_whose_answer_got_lost_goes_by_the_metadata(tmp_path: Path) -> 
     leader.fetched(1, 0)
     leader.isr.refuse(ErrorCode.INVALID_UPDATE_VERSION)
     partition = leader.partition
-    assert partition.in_flight_isr == (0, 1)
+    assert partition.in_sync.in_flight == (0, 1)
     told = m.UpdateMetadataRequest.UpdateMetadataPartitionState
-    version = partition.partition_epoch
+    version = partition.in_sync.partition_epoch
     epoch = partition.leader_epoch
     for useless in (
         told(leader=0, leader_epoch=epoch, zk_version=version, isr=[0, 1]),
@@ -232,8 +234,8 @@ def test_a_leader_whose_answer_got_lost_goes_by_the_metadata(tmp_path: Path) -> 
         told(leader=1, leader_epoch=epoch, zk_version=version + 1, isr=[0, 1]),
     ):
         partition.catch_up_with(useless)
-        assert partition.in_flight_isr == (0, 1)
+        assert partition.in_sync.in_flight == (0, 1)
     partition.catch_up_with(told(leader=0, leader_epoch=epoch, zk_version=version + 1, isr=[0]))
-    assert (partition.in_flight_isr, partition.isr) == (None, (0,))
+    assert (partition.in_sync.in_flight, partition.in_sync.members) == (None, (0,))
     leader.fetched(1, 0)
     assert leader.isr.changes[TP].partition_epoch == version + 1

@@ -85,9 +85,11 @@ async def test_a_follower_outside_the_isr_catches_up_and_comes_in(brokers: MakeB
     await until(lambda: TP in leader.isr.changes)
     assert leader.isr.changes[TP].isr == (0, 1)
     assert leader.isr.changes[TP].partition_epoch == 2
-    assert leader.partition.isr == (0,) and leader.partition.maximal_isr == {0, 1}
+    assert leader.partition.in_sync.members == (0,) and leader.partition.in_sync.maximal == {0, 1}
     assert leader.isr.accept() == (0, 1)
-    assert leader.partition.isr == (0, 1) and leader.partition.partition_epoch == 3
+    assert (
+        leader.partition.in_sync.members == (0, 1) and leader.partition.in_sync.partition_epoch == 3
+    )
     assert members[1].log.end_offset == 300
 
 
