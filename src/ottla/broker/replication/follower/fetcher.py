@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from ottla.broker.replication.fetch_protocol import FINAL_EPOCH, NO_SESSION, FetchPartition
+from ottla.broker.replication.follower.fetch_plan import FollowerSession, Plan
 from ottla.broker.replication.follower.requests import (
     FETCH_VERSION,
     LIST_OFFSETS_VERSION,
@@ -21,7 +22,6 @@ from ottla.broker.replication.follower.requests import (
     fetch_request,
     list_offsets_request,
 )
-from ottla.broker.replication.follower.session import FollowerSession, Plan
 from ottla.broker.replication.follower.truncation import start_at_batch, truncation_offset
 from ottla.broker.replication.partition import Partition
 from ottla.client.connection import Connection

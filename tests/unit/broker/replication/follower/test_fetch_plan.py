@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.replication.fetch_protocol import FetchPartition
-from ottla.broker.replication.follower.session import FollowerSession
+from ottla.broker.replication.follower.fetch_plan import FollowerSession
 from ottla.types import TopicPartition
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -1,4 +1,4 @@
-"""The follower's side of an incremental fetch session (FetchSessionHandler)."""
+"""What a follower's next fetch says: its side of an incremental session (FetchSessionHandler)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Plan(NamedTuple):
 
 
 class FollowerSession:
+    """What the leader was told, so that the next request names only what differs."""
+
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
