@@ -11,9 +11,10 @@ import pytest
 
 from ottla.broker.fetching import reads
 from ottla.broker.replication.partition import Partition
-from ottla.controller import election
+from ottla.controller import election, replica_states
 from ottla.controller.decisions import failover
 from ottla.controller.interpreter import Interpreter
+from ottla.controller.replica_states import ReplicaState
 from ottla.coordinator.groups.coordinator import GroupCoordinator
 from ottla.coordinator.groups.group import Group
 from ottla.coordinator.groups.offsets import Commits
@@ -58,6 +59,16 @@ def test_a_controller_that_writes_without_its_fence(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Interpreter, "__init__", unfenced)
     monkeypatch.setattr(Interpreter, "revoke", lambda self: None)
     assert "the controller epoch is" in _first_problems("sessions")
+
+
+def test_a_state_machine_that_is_asked_for_an_illegal_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(
+        replica_states.VALID_PREVIOUS, ReplicaState.DELETION_SUCCESSFUL, frozenset()
+    )
+    problems = _first_problems("calm")
+    assert "from ReplicaDeletionStarted to ReplicaDeletionSuccessful" in problems
 
 
 def test_a_leader_epoch_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:

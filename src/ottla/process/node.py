@@ -41,7 +41,10 @@ _REJOIN_PAUSE_S = 1.0
 
 
 class Node:
-    """A broker. `store` is a session of its own; without one it connects to ZooKeeper."""
+    """A broker. `store` is a session of its own; without one it connects to ZooKeeper.
+
+    `strict_transitions` is for simulation and tests: see `Controller`.
+    """
 
     def __init__(
         self,
@@ -50,8 +53,10 @@ class Node:
         store: MetadataStore | None = None,
         *,
         lock_dir: Callable[[Path], HeldLock] = FlockedDir,
+        strict_transitions: bool = False,
     ) -> None:
         self.config = config
+        self.strict_transitions = strict_transitions
         self.lock_dir = lock_dir
         self.runtime = runtime
         # Set when the broker can no longer do its duty; `run_broker` then ends with the error.

@@ -87,7 +87,12 @@ class NodeParts:
         )
         self._controller_config = controller_config(config)
         self.controller = Controller(
-            runtime, store, broker_id, self._controller_config, self._connect_to_broker
+            runtime,
+            store,
+            broker_id,
+            self._controller_config,
+            self._connect_to_broker,
+            strict_transitions=node.strict_transitions,
         )
         self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
         self.mutation_quotas = MutationQuotas(runtime.clock, config)
