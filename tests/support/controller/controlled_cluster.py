@@ -119,6 +119,8 @@ class FakeConnection:
 
 
 class ControlledCluster:
+    """Real controllers on an embedded store; their brokers only record and answer requests."""
+
     def __init__(self) -> None:
         self.runtime = runtime()
         self.engine = Engine(self.runtime)
