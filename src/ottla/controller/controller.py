@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla.controller import elector
+from ottla.controller import candidacy
 from ottla.controller.channels import ChannelManager, Connect
 from ottla.controller.config import ControllerConfig
 from ottla.controller.context import ControllerContext
@@ -278,8 +278,8 @@ class Controller:
 
     async def _follow(self) -> bool:
         """Watches /controller, resigns if it is not ours; whether there is a controller."""
-        await elector.watch_controller(self._store, self._on_controller_watch)
-        found = await elector.read_controller(self._store)
+        await candidacy.watch_controller(self._store, self._on_controller_watch)
+        found = await candidacy.read_controller(self._store)
         own = found is not None and found[1].ephemeral_owner == self._store.session_id
         if self._reign is not None and not own:
             self._resign()
@@ -290,11 +290,11 @@ class Controller:
         if exists and self._reign is None and self._may_stand:
             # An election that an expiry overtook, a resignation whose answer got lost: the node
             # may be ours without a reign. Its end starts the next election.
-            await elector.free_own_office(self._store)
+            await candidacy.free_own_office(self._store)
         if exists or not self._may_stand or self._penalty_timer is not None:
             return
         ended_sessions = self._ended_sessions
-        office = await elector.elect(self._store, self._runtime.clock, self._broker_id)
+        office = await candidacy.elect(self._store, self._runtime.clock, self._broker_id)
         if self._ended_sessions != ended_sessions:
             # Which session won is not known; a Reelect comes with the broker's registration.
             return
@@ -309,7 +309,7 @@ class Controller:
         self._failures = 0
         self._schedule_rebalance(FIRST_REBALANCE_DELAY_S)
 
-    def _begin_reign(self, office: elector.Office) -> Reign:
+    def _begin_reign(self, office: candidacy.Office) -> Reign:
         channels = ChannelManager(
             self._connect,
             self._config.control_listener,

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.controller import partition_machine, replica_machine
-from ottla.controller.assignments import remove_from_admin_node, write_assignments
 from ottla.controller.context import ControllerContext
 from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import send_update_metadata
 from ottla.controller.steps import Steps, failed, get_children_of, write
+from ottla.controller.stored_assignments import remove_from_admin_node, write_assignments
 from ottla.metadata.store import Delete, NoNodeError
 from ottla.metadata.znodes import (
     ConfigZnode,

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from ottla.controller import election
 from ottla.controller.context import ControllerContext
 from ottla.controller.election import Elected, Strategy
-from ottla.controller.leadership import MAX_WRITE_ROUNDS, read_states, write_states
 from ottla.controller.partition_states import PartitionState
 from ottla.controller.requests import RequestBatch
 from ottla.controller.steps import Steps, failed, get_paths, write
+from ottla.controller.stored_leadership import MAX_WRITE_ROUNDS, read_states, write_states
 from ottla.controller.transitions import movable_partitions
 from ottla.metadata.store import Create, NodeExistsError
 from ottla.metadata.znodes import (

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from ottla.controller import election
 from ottla.controller.context import ControllerContext
-from ottla.controller.leadership import MAX_WRITE_ROUNDS, read_states, write_states
 from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import RequestBatch
 from ottla.controller.steps import Steps
+from ottla.controller.stored_leadership import MAX_WRITE_ROUNDS, read_states, write_states
 from ottla.controller.transitions import movable_replicas
 from ottla.metadata.znodes import LeaderAndIsr
 from ottla.types import TopicPartition, TopicPartitionReplica

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from ottla.controller import deletion, partition_machine, replica_machine
-from ottla.controller.assignments import Moves, remove_from_admin_node, write_assignments
 from ottla.controller.context import ControllerContext
 from ottla.controller.election import Strategy
-from ottla.controller.leadership import raise_epochs, read_states
 from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import RequestBatch, send_update_metadata
 from ottla.controller.steps import Steps
+from ottla.controller.stored_assignments import Moves, remove_from_admin_node, write_assignments
+from ottla.controller.stored_leadership import raise_epochs, read_states
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.znodes import ReplicaAssignment
 from ottla.types import TopicPartition, TopicPartitionReplica

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.controller import elector
+from ottla.controller import candidacy
 from ottla.controller.events import Expire
 from ottla.controller.interpreter import ControllerMovedError
 from ottla.metadata.store import ConnectionLossError, CreateMode
@@ -221,7 +221,7 @@ class LosingStore(EmbeddedStore):
 
 async def test_a_lost_answer_of_the_election_is_a_victory(cluster: ControlledCluster) -> None:
     store = LosingStore(cluster.engine)
-    office = await elector.elect(store, cluster.runtime.clock, 1)
+    office = await candidacy.elect(store, cluster.runtime.clock, 1)
     assert office.epoch == 1
     assert office.epoch_zk_version == (await cluster.admin.exists("/controller_epoch")).version
 
@@ -237,7 +237,7 @@ async def test_a_node_of_our_id_under_another_session_is_no_victory(
     )
     store = EmbeddedStore(cluster.engine)
     with pytest.raises(ControllerMovedError):
-        await elector.elect(store, cluster.runtime.clock, 1)
+        await candidacy.elect(store, cluster.runtime.clock, 1)
 
 
 async def test_old_notifications_are_cleared_by_a_new_controller(
@@ -267,15 +267,15 @@ async def test_an_election_that_an_expiry_overtakes_does_not_orphan_the_office(
     cluster: ControlledCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Won under a session that ended meanwhile: the node must not stay without a controller."""
-    won = elector.elect
+    won = candidacy.elect
 
-    async def overtaken(*arguments: Any) -> elector.Office:
+    async def overtaken(*arguments: Any) -> candidacy.Office:
         office = await won(*arguments)
-        monkeypatch.setattr(elector, "elect", won)
+        monkeypatch.setattr(candidacy, "elect", won)
         cluster.controllers[0].on_session_expired()
         return office
 
-    monkeypatch.setattr(elector, "elect", overtaken)
+    monkeypatch.setattr(candidacy, "elect", overtaken)
     controller = await cluster.start_controller(0)
     assert not controller.is_active and await cluster.exists("/controller")
     await controller.on_new_session()
