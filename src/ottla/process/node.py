@@ -17,9 +17,9 @@ from ottla.broker.network.server import BrokerServer
 from ottla.errors import InvariantViolated
 from ottla.metadata import znodes
 from ottla.metadata.store import SessionState, StoreError
-from ottla.process.file_limit import share_for_connections
 from ottla.process.parts import NodeParts
 from ottla.process.settings import check_features, java_date, with_dynamic_config
+from ottla.process.tuning import share_for_connections
 from ottla.security.setup import check_security
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import FlockedDir, HeldLock

@@ -27,8 +27,8 @@ from ottla.coordinator.producer_ids import ProducerIds
 from ottla.coordinator.transactions.parts import PeerAccess, transaction_parts
 from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode
-from ottla.process.file_limit import share_for_segments
 from ottla.process.settings import StartError, control_listener, controller_config
+from ottla.process.tuning import share_for_segments
 from ottla.security.setup import make_authorizer, peer_credentials
 from ottla.storage.manager.log_manager import MAX_OPEN_FILES, LogManager
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ottla.errors import OttlaError
-from ottla.process.file_limit import raise_file_limit
 from ottla.process.scheduling import schedule_as_told
+from ottla.process.tuning import raise_file_limit
 
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 60.0
