@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.admin.automatic_topics import AutomaticTopics, is_legal
 from ottla.broker.admin.policies import TopicRequest, load_create_topic_policy
-from ottla.broker.membership.registered import registrations
+from ottla.broker.membership.registration import registrations
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata import znodes
 from ottla.metadata.store import (

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.membership.metadata_cache import BrokerInfo
-from ottla.broker.membership.registered import registrations
+from ottla.broker.membership.registration import registrations
 from ottla.broker.requests.authorization import (
     NOT_ASKED_FOR,
     Operation,
