@@ -25,7 +25,7 @@ from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices
+    from ottla.broker.context.services import BrokerServices
     from ottla.config.broker import BrokerConfig
     from ottla.controller.controller import Controller
     from ottla.metadata.store import MetadataStore

@@ -10,6 +10,7 @@ from ottla.broker.admin.broker_configs import LiveConfig
 from ottla.broker.admin.config_changes import ConfigChanges
 from ottla.broker.admin.topic_settings import TopicSettings
 from ottla.broker.admin.topics import TopicAdmin
+from ottla.broker.context.services import BrokerServices
 from ottla.broker.membership.catch_up import CatchUp
 from ottla.broker.membership.controller_channel import ControllerChannel
 from ottla.broker.membership.metadata_cache import MetadataCache
@@ -19,7 +20,6 @@ from ottla.broker.quotas.clients import ClientQuotas
 from ottla.broker.quotas.mutations import MutationQuotas
 from ottla.broker.replication.alter_isr import AlterIsrManager
 from ottla.broker.replication.replica_manager import ReplicaManager
-from ottla.broker.requests.context import BrokerServices
 from ottla.client.connection import Connection
 from ottla.controller.controller import Controller
 from ottla.coordinator.groups.coordinator import GroupCoordinator

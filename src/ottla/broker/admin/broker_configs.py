@@ -36,7 +36,7 @@ from ottla.config.dynamic import (
 from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigZnode
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices
+    from ottla.broker.context.services import BrokerServices
     from ottla.config.broker import BrokerConfig
     from ottla.config.definitions import ConfigDef
     from ottla.metadata.store import MetadataStore

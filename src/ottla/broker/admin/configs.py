@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.admin.automatic_topics import is_legal
 from ottla.broker.admin.topics import as_api_error, duplicates
-from ottla.broker.requests import authorization as auth
 from ottla.config.definitions import ConfigType, to_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata import znodes
@@ -27,10 +26,12 @@ from ottla.metadata.store import (
     RuntimeInconsistencyError,
     SetData,
 )
+from ottla.security import rights as auth
 from ottla.topics.configs import topic_definitions, validate_topic_configs
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices, RequestContext
+    from ottla.broker.context.request import RequestContext
+    from ottla.broker.context.services import BrokerServices
     from ottla.config.definitions import ConfigDef
     from ottla.metadata.store import MetadataStore
 

@@ -17,17 +17,17 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin.topics import duplicates
-from ottla.broker.requests.authorization import (
+from ottla.errors import ErrorCode
+from ottla.security.rights import (
     Operation,
     ResourceType,
     allowed_on_cluster,
     refused_names,
 )
-from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 Result = m.CreateTopicsResponse.CreatableTopicResult
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, ResourceType, refused_names
 from ottla.errors import ErrorCode
+from ottla.security.rights import Operation, ResourceType, refused_names
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 log = logging.getLogger(__name__)
 Result = m.DeleteTopicsResponse.DeletableTopicResult

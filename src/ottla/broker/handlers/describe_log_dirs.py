@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.requests.authorization import Operation, allowed_on_cluster
 from ottla.errors import ErrorCode
+from ottla.security.rights import Operation, allowed_on_cluster
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
     from ottla.storage.log.log import Log
 
 Result = m.DescribeLogDirsResponse.DescribeLogDirsResult

@@ -16,7 +16,7 @@ from ottla.broker.admin import broker_configs, configs
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 Result = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, require_group
 from ottla.coordinator.groups.rebalance import JoinRequest
+from ottla.security.rights import Operation, require_group
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 log = logging.getLogger(__name__)
 

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING
 from ottla.broker.membership.stale_logs import delete_stale_logs
 from ottla.broker.replication.request_epochs import refusal
 from ottla.broker.replication.roles import create_logs_ahead, refuse_leader_and_isr
-from ottla.broker.requests.authorization import Operation, allowed_on_cluster
 from ottla.errors import ErrorCode
 from ottla.metadata.store import StoreError
+from ottla.security.rights import Operation, allowed_on_cluster
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices, RequestContext
+    from ottla.broker.context.request import RequestContext
+    from ottla.broker.context.services import BrokerServices
 
 log = logging.getLogger(__name__)
 

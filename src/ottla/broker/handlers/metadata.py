@@ -24,7 +24,10 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.membership.metadata_cache import BrokerInfo
 from ottla.broker.membership.registration import registrations
-from ottla.broker.requests.authorization import (
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.store import StoreError
+from ottla.metadata.znodes import BadZnodeError, BrokerIdZnode
+from ottla.security.rights import (
     NOT_ASKED_FOR,
     Operation,
     ResourceType,
@@ -34,16 +37,13 @@ from ottla.broker.requests.authorization import (
     cluster_operations,
     refused_names,
 )
-from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.store import StoreError
-from ottla.metadata.znodes import BadZnodeError, BrokerIdZnode
 from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
+    from ottla.broker.context.request import RequestContext
     from ottla.broker.membership.metadata_cache import MetadataCache, PartitionState
-    from ottla.broker.requests.context import RequestContext
 
 log = logging.getLogger(__name__)
 _NO_LEADER = -1

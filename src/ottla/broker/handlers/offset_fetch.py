@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.requests.authorization import Operation, ResourceType, allowed, refused_names
 from ottla.coordinator.groups.answers import FetchedOffset
 from ottla.errors import ErrorCode
+from ottla.security.rights import Operation, ResourceType, allowed, refused_names
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
     Wanted = Sequence[
         m.OffsetFetchRequest.OffsetFetchRequestTopic | m.OffsetFetchRequest.OffsetFetchRequestTopics

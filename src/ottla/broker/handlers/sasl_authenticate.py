@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 
 async def handle(

@@ -16,7 +16,7 @@ from ottla.wire import messages as m
 from ottla.wire.primitives import WireError
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices
+    from ottla.broker.context.services import BrokerServices
     from ottla.types import Endpoint
 
 log = logging.getLogger(__name__)

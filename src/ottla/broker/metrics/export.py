@@ -25,8 +25,8 @@ from ottla.broker.metrics.counts import BUCKETS_MS, IsrCounter, RequestMetrics, 
 from ottla.broker.quotas.clients import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 
 if TYPE_CHECKING:
+    from ottla.broker.context.services import BrokerServices
     from ottla.broker.replication.partition import Partition
-    from ottla.broker.requests.context import BrokerServices
 
 # What the controller adds, by name: process/node.py hands it in, as a broker knows no controller.
 ControllerGauges = Callable[[], dict[str, float]]

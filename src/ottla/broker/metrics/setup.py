@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
+    from ottla.broker.context.services import BrokerServices
     from ottla.broker.metrics.counts import IsrCounter, RequestMetrics
     from ottla.broker.metrics.http import MetricsServer
     from ottla.broker.replication.alter_isr import AlterIsrManager
     from ottla.broker.replication.replica_manager import ReplicaManager
-    from ottla.broker.requests.context import BrokerServices
     from ottla.config.broker import BrokerConfig
     from ottla.types import TopicPartition
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from ottla.broker.context.request import CloseConnection
 from ottla.broker.handlers import api_versions
 from ottla.broker.requests import dispatch
-from ottla.broker.requests.context import CloseConnection
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.sasl import SaslRefused, SaslServer, SaslSettings, SaslState
 from ottla.wire import framing

@@ -16,8 +16,8 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
+from ottla.broker.context.request import CloseConnection
 from ottla.broker.requests import dispatch
-from ottla.broker.requests.context import CloseConnection
 from ottla.broker.requests.direct_produce import PRODUCE_KEY, DirectProduce
 from ottla.broker.requests.parked import Parked
 from ottla.errors import ErrorCode, KafkaError

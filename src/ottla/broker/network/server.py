@@ -17,9 +17,9 @@ from ottla.broker.network.limits import ConnectionQuotas
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
+    from ottla.broker.context.services import BrokerServices
     from ottla.broker.network.authentication import Authentication
     from ottla.broker.network.rates import Turn
-    from ottla.broker.requests.context import BrokerServices
     from ottla.config.broker import BrokerConfig
     from ottla.runtime import Runtime, Server
     from ottla.security.sasl import SaslSettings

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote_plus
 
-from ottla.broker.requests.authorization import Operation, allowed_on_cluster
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import NoNodeError
 from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigZnode
+from ottla.security.rights import Operation, allowed_on_cluster
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Clock

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices
+    from ottla.broker.context.services import BrokerServices
 
 _NO_BROKER_EPOCH = -1
 

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from types import coroutine
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.context.request import CloseConnection, RequestContext
 from ottla.broker.handlers import ROUTES_BY_KEY, LoadedRoute, load
-from ottla.broker.requests.authorization import Operation, allowed_on_cluster
-from ottla.broker.requests.context import CloseConnection, RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import StoreError
+from ottla.security.rights import Operation, allowed_on_cluster
 from ottla.types import TopicPartition
 from ottla.wire import framing
 from ottla.wire.codec import WireError
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices
+    from ottla.broker.context.services import BrokerServices
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,13 @@ def begin(
         call.running = _unsupported_api_versions(call.loaded)
         return call
     context = RequestContext(
-        services, call.header, listener, client_host, principal, services.authorizer
+        services,
+        call.header,
+        call.loaded.route.name,
+        listener,
+        client_host,
+        principal,
+        services.authorizer,
     )
     handle = call.loaded.handle
     if call.header.api_key == _LEADER_AND_ISR:

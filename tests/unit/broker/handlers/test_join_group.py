@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.requests.context import RequestContext
+from ottla.broker.context.request import RequestContext
+from ottla.broker.handlers import ROUTES_BY_KEY
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Endpoint, TopicPartition
 from ottla.wire import messages as m
@@ -74,7 +75,8 @@ class Client:
     async def send(self, module: str, request: Any, version: int) -> Any:
         decoded, _ = type(request).decode(request.encode(version), version)
         header = RequestHeader(request.API_KEY, version, 1, "client")
-        context = RequestContext(self.services, header, "PLAINTEXT", "127.0.0.1")
+        name = ROUTES_BY_KEY[request.API_KEY].name
+        context = RequestContext(self.services, header, name, "PLAINTEXT", "127.0.0.1")
         handler = import_module(f"ottla.broker.handlers.{module}")
         response = await handler.handle(context, decoded)
         return type(response).decode(response.encode(version), version)[0]

@@ -1,11 +1,9 @@
-"""What a handler gets to see: the request's envelope and the broker's services."""
+"""The parts of a broker that handlers use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
     from ottla.broker.admin.topic_settings import TopicSettings
@@ -24,11 +22,6 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
-    from ottla.wire.framing import RequestHeader
-
-
-class CloseConnection(OttlaError):
-    """Raised where the only answer is to close the connection; the text goes to the log."""
 
 
 @dataclass(slots=True)
@@ -60,24 +53,3 @@ class BrokerServices:
     broker_epoch: int = -1
     # Highest controller epoch seen in LeaderAndIsr, StopReplica and UpdateMetadata together.
     controller_epoch: int = 0
-
-
-@dataclass(slots=True)
-class RequestContext:
-    services: BrokerServices
-    header: RequestHeader
-    listener: str
-    client_host: str
-    principal: str = "User:ANONYMOUS"
-    authorizer: AclAuthorizer | None = None
-
-    @property
-    def version(self) -> int:
-        return self.header.api_version
-
-    @property
-    def api_name(self) -> str:
-        """Kafka's name of the request, for the audit log."""
-        from ottla.broker.handlers import ROUTES_BY_KEY
-
-        return ROUTES_BY_KEY[self.header.api_key].name

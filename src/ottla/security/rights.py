@@ -1,4 +1,4 @@
-"""What handlers ask before they do something: may this request's principal do it?
+"""What is asked before a request is served: may its sender do this?
 
 Without an authoriser every answer is yes and costs one comparison with None. Names and kinds of
 resources are Kafka's; `kafka-cluster` is the one resource of type CLUSTER.
@@ -7,18 +7,19 @@ resources are Kafka's; `kafka-cluster` is the one resource of type CLUSTER.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.acl_znodes import Operation, ResourceType
 from ottla.security.acls import CLUSTER_NAME, SUPPORTED_OPERATIONS, operation_bits
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.security.authorizer import AclAuthorizer
 
 __all__ = [
     "NOT_ASKED_FOR",
     "Operation",
+    "Requester",
     "ResourceType",
     "allowed",
     "allowed_on_any",
@@ -36,8 +37,25 @@ NOT_ASKED_FOR = -(2**31)
 _NOBODY: frozenset[str] = frozenset()
 
 
+class Requester(Protocol):
+    """Who asks, from where, with which request (Kafka's name of it), and who decides: nobody where
+    everything is allowed."""
+
+    @property
+    def principal(self) -> str: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+    @property
+    def api_name(self) -> str: ...
+
+    @property
+    def authorizer(self) -> AclAuthorizer | None: ...
+
+
 def allowed(
-    ctx: RequestContext,
+    requester: Requester,
     operation: Operation,
     resource_type: ResourceType,
     name: str,
@@ -45,49 +63,52 @@ def allowed(
     log_denied: bool = True,
     log_allowed: bool = True,
 ) -> bool:
-    authorizer = ctx.authorizer
+    authorizer = requester.authorizer
     return authorizer is None or authorizer.authorize(
-        ctx.principal,
-        ctx.client_host,
+        requester.principal,
+        requester.client_host,
         operation,
         resource_type,
         name,
-        request=ctx.api_name,
+        request=requester.api_name,
         log_denied=log_denied,
         log_allowed=log_allowed,
     )
 
 
 def allowed_on_cluster(
-    ctx: RequestContext, operation: Operation, *, log_denied: bool = True
+    requester: Requester, operation: Operation, *, log_denied: bool = True
 ) -> bool:
-    return allowed(ctx, operation, ResourceType.CLUSTER, CLUSTER_NAME, log_denied=log_denied)
+    return allowed(requester, operation, ResourceType.CLUSTER, CLUSTER_NAME, log_denied=log_denied)
 
 
-def allowed_on_any(ctx: RequestContext, operation: Operation, resource_type: ResourceType) -> bool:
+def allowed_on_any(requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
     """Whether there is any resource of the type with which the principal may do this."""
-    authorizer = ctx.authorizer
+    authorizer = requester.authorizer
     return authorizer is None or authorizer.authorize_on_any(
-        ctx.principal, ctx.client_host, operation, resource_type
+        requester.principal, requester.client_host, operation, resource_type
     )
 
 
-def require_cluster(ctx: RequestContext, operation: Operation) -> None:
+def require_cluster(requester: Requester, operation: Operation) -> None:
     """Raises CLUSTER_AUTHORIZATION_FAILED, which becomes the API's error form."""
-    if ctx.authorizer is not None and not allowed_on_cluster(ctx, operation):
+    if requester.authorizer is not None and not allowed_on_cluster(requester, operation):
         raise KafkaError(
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"Request {ctx.api_name} is not authorized."
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"Request {requester.api_name} is not authorized.",
         )
 
 
-def require_group(ctx: RequestContext, operation: Operation, group_id: str) -> None:
+def require_group(requester: Requester, operation: Operation, group_id: str) -> None:
     """Raises GROUP_AUTHORIZATION_FAILED."""
-    if ctx.authorizer is not None and not allowed(ctx, operation, ResourceType.GROUP, group_id):
+    if requester.authorizer is not None and not allowed(
+        requester, operation, ResourceType.GROUP, group_id
+    ):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 def refused_names(
-    ctx: RequestContext,
+    requester: Requester,
     operation: Operation,
     resource_type: ResourceType,
     names: Iterable[str],
@@ -96,26 +117,26 @@ def refused_names(
 ) -> Collection[str]:
     """Those of the names that the principal may not use this way, in their order; each is looked
     at once."""
-    if ctx.authorizer is None:
+    if requester.authorizer is None:
         return _NOBODY
     return dict.fromkeys(
         name
         for name in dict.fromkeys(names)
-        if not allowed(ctx, operation, resource_type, name, log_denied=log_denied)
+        if not allowed(requester, operation, resource_type, name, log_denied=log_denied)
     )
 
 
-def authorized_operations(ctx: RequestContext, resource_type: ResourceType, name: str) -> int:
+def authorized_operations(requester: Requester, resource_type: ResourceType, name: str) -> int:
     """The bit set of KIP-430: every operation of the resource goes through the whole decision."""
     return operation_bits(
         operation
         for operation in SUPPORTED_OPERATIONS[resource_type]
-        if allowed(ctx, operation, resource_type, name, log_denied=False, log_allowed=False)
+        if allowed(requester, operation, resource_type, name, log_denied=False, log_allowed=False)
     )
 
 
-def cluster_operations(ctx: RequestContext) -> int:
+def cluster_operations(requester: Requester) -> int:
     """The cluster's bit set, 0 for whoever may not describe it."""
-    if not allowed_on_cluster(ctx, Operation.DESCRIBE):
+    if not allowed_on_cluster(requester, Operation.DESCRIBE):
         return 0
-    return authorized_operations(ctx, ResourceType.CLUSTER, CLUSTER_NAME)
+    return authorized_operations(requester, ResourceType.CLUSTER, CLUSTER_NAME)

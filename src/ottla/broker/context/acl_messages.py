@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.broker.requests.context import CloseConnection
+from ottla.broker.context.request import CloseConnection
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.acls import (
     AclEntry,
