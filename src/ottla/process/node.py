@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.runtime import Runtime
     from ottla.types import Endpoint
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # How long a started broker waits to hear of itself from the controller. Kafka does not wait;
 # whoever starts a cluster here may use it as soon as the start returned.
@@ -161,7 +161,7 @@ class Node:
             await parts.metrics.serve(parts.services, parts.controller.gauges, connections)
         for server in self._servers:
             server.start_processing(parts.services)
-        log.info("broker %d of cluster %s serves", broker_id, cluster_id)
+        logger.info("broker %d of cluster %s serves", broker_id, cluster_id)
 
     async def _settle_broker_id(self, store: MetadataStore, cluster_id: str) -> int:
         stored = identity.read_identity(self.runtime.disk, self.config.log_dirs)
@@ -210,7 +210,7 @@ class Node:
                 try:
                     await asyncio.wait_for(told.wait(), max(0, left_ms) / 1000)
                 except TimeoutError:
-                    log.warning("no controller has told this broker of the cluster yet")
+                    logger.warning("no controller has told this broker of the cluster yet")
                     return
                 told.clear()
         finally:
@@ -222,7 +222,7 @@ class Node:
         if self._stopping:
             return
         if state is SessionState.EXPIRED:
-            log.warning("the session in the store expired")
+            logger.warning("the session in the store expired")
             self._must_rejoin = True
             self.controller.on_session_expired()
         elif state is SessionState.CONNECTED and self._must_rejoin:
@@ -250,7 +250,7 @@ class Node:
                 self.fail(error)
                 return
             except StoreError as error:
-                log.warning("registering again failed, trying once more: %r", error)
+                logger.warning("registering again failed, trying once more: %r", error)
                 await asyncio.sleep(_REJOIN_PAUSE_S)
         self.parts.config_changes.on_new_session()
         if self.services.authorizer is not None:
@@ -265,7 +265,7 @@ class Node:
 
     def fail(self, error: Exception) -> None:
         """The broker cannot go on; whoever runs it is told."""
-        log.error("this broker must stop: %s", error)
+        logger.error("this broker must stop: %s", error)
         if self.failed is not None and not self.failed.done():
             self.failed.set_exception(error)
             self.failed.exception()  # retrieved: a node in a test may have nobody who awaits it
@@ -298,7 +298,7 @@ class Node:
                 await ending()
             except Exception:
                 # The other parts must still end: logs are closed, the session is given back.
-                log.exception("a part of the broker did not end cleanly")
+                logger.exception("a part of the broker did not end cleanly")
 
 
 async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:

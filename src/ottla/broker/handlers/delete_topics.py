@@ -23,7 +23,7 @@ from ottla.wire import messages as m
 if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 Result = m.DeleteTopicsResponse.DeletableTopicResult
 
 
@@ -38,7 +38,7 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
     results = []
     for topic in _requested(ctx.version, request):
         if topic.name is not None and topic.topic_id != ZERO_TOPIC_ID:
-            log.info("DeleteTopics refused: topic name and topic id are both given")
+            logger.info("DeleteTopics refused: topic name and topic id are both given")
             return _refuse_all(ctx.version, request, ErrorCode.INVALID_REQUEST)
         name = topic.name if topic.name is not None else cache.topic_name(topic.topic_id)
         topic_id = topic.topic_id if topic.name is None else cache.topic_id(topic.name)

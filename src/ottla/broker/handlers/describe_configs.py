@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.admin.configs import ResourceType, missing_config_right, read_topic_config
+from ottla.broker.admin.configs import missing_config_right, read_topic_config
 from ottla.broker.admin.topics import as_api_error
 from ottla.config.definitions import ConfigEntry, ConfigSource
+from ottla.config.resources import ResourceType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation
 from ottla.topics import names

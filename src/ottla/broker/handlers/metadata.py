@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
     from ottla.broker.membership.metadata_cache import MetadataCache, PartitionState
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _NO_LEADER = -1
 _PARTITIONS_PER_TURN = 5_000
 
@@ -98,7 +98,7 @@ async def _brokers_of_the_store(ctx: RequestContext) -> list[BrokerInfo]:
                 endpoints = {endpoint.listener: endpoint for endpoint in info.endpoints}
                 known.append(BrokerInfo(broker_id, endpoints, info.rack))
     except StoreError as error:
-        log.info("the store could not be asked for brokers: %r", error)
+        logger.info("the store could not be asked for brokers: %r", error)
     return known
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.context.services import BrokerServices
     from ottla.types import Endpoint
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _VERSION = 3
 _STORE_TIMEOUT_S = 3.0
@@ -42,21 +42,21 @@ async def leave_in_order(services: BrokerServices) -> bool:
                 endpoint = await _find_controller(services)
         except (TimeoutError, ConnectionLossError, SessionExpiredError) as error:
             # Without the store nobody can be elected: there is no point in waiting for it.
-            log.warning("controlled shutdown: the store is not there: %r", error)
+            logger.warning("controlled shutdown: the store is not there: %r", error)
             return False
         except (OSError, StoreError, znodes.BadZnodeError) as error:
-            log.info("controlled shutdown: no controller was found: %r", error)
+            logger.info("controlled shutdown: no controller was found: %r", error)
             continue
         try:
             remaining = await _ask(services, endpoint)
         except (OSError, TimeoutError, WireError) as error:
-            log.info("controlled shutdown: the controller was not reached: %s", error)
+            logger.info("controlled shutdown: the controller was not reached: %s", error)
             continue
         if remaining is not None and not remaining:
-            log.info("controlled shutdown succeeded")
+            logger.info("controlled shutdown succeeded")
             return True
-        log.info("controlled shutdown: %s", "refused" if remaining is None else remaining)
-    log.warning("controlled shutdown did not succeed, stopping anyway")
+        logger.info("controlled shutdown: %s", "refused" if remaining is None else remaining)
+    logger.warning("controlled shutdown did not succeed, stopping anyway")
     return False
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.broker.context.services import BrokerServices
     from ottla.types import Endpoint
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LIFECYCLE_TOPIC = "__ottla_lifecycle"
 MAX_WAITING_EVENTS = 10_000
@@ -124,12 +124,12 @@ class LifecyclePublisher:
             try:
                 await self._publish_waiting()
             except (KafkaError, OSError, TimeoutError) as error:
-                log.debug("lifecycle events wait: %s", error)
+                logger.debug("lifecycle events wait: %s", error)
                 self._disconnect()
                 await asyncio.sleep(_RETRY_S)
             except Exception:
                 # Nobody else would notice: the events in hand go, the task lives on.
-                log.exception("lifecycle events could not be published")
+                logger.exception("lifecycle events could not be published")
                 self._give_up(min(len(self._waiting), MAX_BATCH_EVENTS))
                 await asyncio.sleep(_RETRY_S)
             self._complain()
@@ -146,7 +146,7 @@ class LifecyclePublisher:
                 self._forget(count)
                 self.published += count
             else:
-                log.warning("lifecycle events are refused: %s", code.text)
+                logger.warning("lifecycle events are refused: %s", code.text)
                 self._give_up(count)
         self._wake.clear()
 
@@ -162,7 +162,7 @@ class LifecyclePublisher:
         now_ms = self._services.runtime.clock.monotonic_ms()
         if self.dropped and now_ms - self._complained_ms >= _COMPLAIN_EVERY_MS:
             self._complained_ms = now_ms
-            log.warning("%d lifecycle events were dropped so far", self.dropped)
+            logger.warning("%d lifecycle events were dropped so far", self.dropped)
 
     # the topic
 

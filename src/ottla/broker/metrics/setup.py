@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.types import TopicPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PORT_CONFIG = "ottla.metrics.port"
 _OFF = -1
@@ -54,7 +54,7 @@ class Metrics:
         self._server = MetricsServer(lambda: text_of(collector))
         host = services.config.listeners[0].host
         await self._server.start(services.runtime.network, host, self._port)
-        log.info("metrics on http://%s:%d/metrics", host, self._server.port)
+        logger.info("metrics on http://%s:%d/metrics", host, self._server.port)
 
     async def close(self) -> None:
         if self._server is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.broker.network.authentication import Authentication
     from ottla.broker.network.server import BrokerServer
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Bytes taken from the socket beyond the request under way before reading pauses.
 READ_AHEAD_BYTES = 256 * 1024
@@ -185,7 +185,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.abort()
 
     def _log_closing(self, reason: str) -> None:
-        log.warning(
+        logger.warning(
             "closing connection from %s:%d on listener %s: %s",
             self.client_host,
             self._client_port,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.network.connection import ClientConnection
     from ottla.config.broker import BrokerConfig
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Connections above the rate of their address that are held until they are closed; any others are
 # closed at once.
@@ -64,7 +64,9 @@ def _ip_overrides(text: str) -> dict[str, int]:
         host, _, count = item.rpartition(":")
         addresses = addresses_of(host.strip())
         if not addresses:
-            log.warning("max.connections.per.ip.overrides: %s is no address and is left out", host)
+            logger.warning(
+                "max.connections.per.ip.overrides: %s is no address and is left out", host
+            )
         for address in addresses:
             overrides[address] = int(count)
     return overrides

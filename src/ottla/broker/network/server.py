@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.security.sasl import SaslSettings
     from ottla.types import Endpoint
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SWEEP_MIN_S = 0.05
 _SWEEP_MAX_S = 30.0

@@ -24,7 +24,7 @@ from ottla.wire.codec import WireError
 if TYPE_CHECKING:
     from ottla.broker.context.services import BrokerServices
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PRODUCE = 0
 _LEADER_AND_ISR = 4
@@ -169,14 +169,14 @@ def encode_failure(
         raise error
     if isinstance(error, KafkaError):
         code, message = error.code, error.message
-        log.info("%s failed with %s: %s", name, code.name, error)
+        logger.info("%s failed with %s: %s", name, code.name, error)
     elif isinstance(error, StoreError):
         # The store was away or the session ended: nothing here is broken.
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        log.warning("%s was not done, the store failed: %r", name, error)
+        logger.warning("%s was not done, the store failed: %r", name, error)
     else:
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        log.error("%s failed unexpectedly", name, exc_info=error)
+        logger.error("%s failed unexpectedly", name, exc_info=error)
     if call.loaded.route.api_key == _PRODUCE and call.request.acks == 0:
         raise CloseConnection("a produce request with acks=0 failed")
     response = error_response(call.loaded, call.request, call.answer_version, code, message)

@@ -17,7 +17,6 @@ from ottla.client.admin.types import (
     ClusterDescription,
     ConfigEdit,
     ConfigItem,
-    ConfigOperation,
     ConfigResource,
     CreatedTopic,
     ElectionType,
@@ -38,6 +37,7 @@ from ottla.client.cluster import (
     Node,
     response_error,
 )
+from ottla.config.resources import ConfigOperation
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
