@@ -15,8 +15,8 @@ from ottla.broker.membership.catch_up import CatchUp
 from ottla.broker.membership.controller_channel import ControllerChannel
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.metrics.setup import metrics_of
-from ottla.broker.network.rates import ConnectionRates
 from ottla.broker.quotas.clients import ClientQuotas
+from ottla.broker.quotas.connection_rates import ConnectionRates
 from ottla.broker.quotas.mutations import MutationQuotas
 from ottla.broker.replication.alter_isr import AlterIsrManager
 from ottla.broker.replication.replica_manager import ReplicaManager
@@ -95,7 +95,7 @@ class NodeParts:
             strict_transitions=node.strict_transitions,
         )
         self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
-        self.mutation_quotas = MutationQuotas(runtime.clock, config)
+        self.mutation_quotas = MutationQuotas(runtime.clock, config, cache)
         self.client_quotas = ClientQuotas(runtime.clock, config)
         self.connection_rates = ConnectionRates(config)
         self.config_changes = ConfigChanges(

@@ -64,7 +64,9 @@ async def handle(
             )
         else:
             wanted.append(topic)
-    quota = ctx.services.mutation_quotas.for_request(ctx, strict_since=3)
+    quota = ctx.services.mutation_quotas.for_request(
+        ctx, ctx.header.client_id, strict=ctx.version >= 3
+    )
     expanded = await ctx.services.topic_admin.create_partitions(
         wanted, timeout_ms=request.timeout_ms, validate_only=request.validate_only, quota=quota
     )

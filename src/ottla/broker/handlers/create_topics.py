@@ -62,7 +62,9 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
     for name in undescribed:
         if name in results:
             results[name].topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    quota = ctx.services.mutation_quotas.for_request(ctx, strict_since=6)
+    quota = ctx.services.mutation_quotas.for_request(
+        ctx, ctx.header.client_id, strict=ctx.version >= 6
+    )
     created = await ctx.services.topic_admin.create_topics(
         [topic for topic in request.topics if topic.name not in results],
         timeout_ms=request.timeout_ms,

@@ -54,7 +54,9 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
             if result.name is not None and result.error_code == ErrorCode.NONE
         )
     )
-    quota = ctx.services.mutation_quotas.for_request(ctx, strict_since=5)
+    quota = ctx.services.mutation_quotas.for_request(
+        ctx, ctx.header.client_id, strict=ctx.version >= 5
+    )
     codes = await ctx.services.topic_admin.delete_topics(
         known, timeout_ms=request.timeout_ms, quota=quota
     )

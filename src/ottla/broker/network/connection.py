@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.context.request import CloseConnection
 from ottla.broker.requests import dispatch
+from ottla.broker.requests.accounting import Bill, asked_wait_ms, open_bill
 from ottla.broker.requests.direct_produce import PRODUCE_KEY, DirectProduce
 from ottla.broker.requests.parked import Parked
-from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
 if TYPE_CHECKING:
@@ -324,37 +324,28 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._serve_queue()
 
     def _begin(self, frame: memoryview) -> None:
-        services = self.server.services
-        quotas = services.client_quotas
-        now_ms = services.runtime.clock.monotonic_ms if quotas and quotas.is_active else None
-        begun_ms = now_ms() if now_ms else 0.0
+        server = self.server
+        bill = open_bill(server.services, len(frame), self.principal)
         try:
             call = dispatch.begin(
-                services, frame, self.server.listener, self.client_host, self.principal
+                server.services, frame, server.listener, self.client_host, self.principal
             )
         except CloseConnection as error:
             self.close(str(error))
             return
-        if services.request_metrics is not None:
-            # Not the loop's time: that stands still while a request is served.
-            call.begun_ms = services.runtime.clock.monotonic_ms()
-        running = call.running
-        if now_ms is not None:
-            call.size_bytes = len(frame)
-            call.busy_ms = now_ms() - begun_ms
-            running = dispatch.timed(call, running, now_ms)
+        running = call.running if bill is None else bill.run(call)
         if call.loaded.route.eager:
             try:
                 waiting = running.send(None)
             except StopIteration as stop:
-                self._answer(call, stop.value)
+                self._answer(call, bill, stop.value)
                 return
             except Exception as error:
-                self._answer_failure(call, error)
+                self._answer_failure(call, bill, error)
                 return
             running = dispatch.resume(running, waiting)
         self._running = call.running
-        self._task = self.server.loop.create_task(self._complete(call, running))
+        self._task = server.loop.create_task(self._complete(call, bill, running))
 
     def _authenticate(self, authentication: Authentication, frame: memoryview) -> None:
         step = authentication.take(frame)
@@ -375,62 +366,39 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._write(chunks)
         self.close(reason)
 
-    async def _complete(self, call: dispatch.Call, running: Any) -> None:
+    async def _complete(self, call: dispatch.Call, bill: Bill | None, running: Any) -> None:
         try:
             response = await running
         except Exception as error:
-            self._answer_failure(call, error)
+            self._answer_failure(call, bill, error)
         else:
-            self._answer(call, response)
+            self._answer(call, bill, response)
         finally:
             self._task = self._running = None
         self.last_active = self._now()
         self._serve_queue()
 
-    def _answer(self, call: dispatch.Call, response: Any) -> None:
-        services = self.server.services
-        is_counted = call.size_bytes > 0
-        self._charge(call, response)
-        begun_ms = services.runtime.clock.monotonic_ms() if is_counted else 0.0
+    def _answer(self, call: dispatch.Call, bill: Bill | None, response: Any) -> None:
+        self._mute(asked_wait_ms(response) if bill is None else bill.charge(response))
         try:
             chunks = dispatch.encode_answer(call, response)
         except CloseConnection as error:
             self.close(str(error))
         except Exception as error:
             # The handler's answer does not fit its schema: our fault, told as an error response.
-            self._answer_failure(call, error)
+            self._answer_failure(call, bill, error)
         else:
             self._write(chunks)
-            if is_counted and services.client_quotas is not None:
-                busy_ms = services.runtime.clock.monotonic_ms() - begun_ms
-                services.client_quotas.add_time(call, self.principal, busy_ms)
-            if services.request_metrics is not None:
-                elapsed_ms = services.runtime.clock.monotonic_ms() - call.begun_ms
-                services.request_metrics.answered(call, response, elapsed_ms)
+            if bill is not None:
+                bill.close(response)
 
-    def _answer_failure(self, call: dispatch.Call, error: Exception) -> None:
-        services = self.server.services
-        if services.request_metrics is not None:
-            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-            elapsed_ms = services.runtime.clock.monotonic_ms() - call.begun_ms
-            services.request_metrics.failed(call, code, elapsed_ms)
-        wait_ms = self._charge(call, None, error)
+    def _answer_failure(self, call: dispatch.Call, bill: Bill | None, error: Exception) -> None:
+        wait_ms = 0 if bill is None else bill.fail(error)
+        self._mute(wait_ms)
         try:
             self._write(dispatch.encode_failure(call, error, wait_ms))
         except CloseConnection as closing:
             self.close(str(closing))
-
-    def _charge(self, call: dispatch.Call, response: Any, error: Exception | None = None) -> int:
-        """Counts a request for its client's quotas, once, and keeps its wait, which also a handler
-        may have asked for (KIP-599)."""
-        quotas = self.server.services.client_quotas
-        wait_ms: int = getattr(response, "throttle_time_ms", 0)
-        # A request that was read before the first quota was set has no size, and goes free.
-        if quotas is not None and quotas.is_active and call.size_bytes:
-            wait_ms = quotas.charge(call, response, self.principal, error)
-            call.size_bytes = 0
-        self._mute(wait_ms)
-        return wait_ms
 
     def _mute(self, wait_ms: int) -> None:
         """Serves nothing for a while: the peer is above its quota."""

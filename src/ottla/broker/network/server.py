@@ -19,7 +19,7 @@ from ottla.errors import InvariantViolated
 if TYPE_CHECKING:
     from ottla.broker.context.services import BrokerServices
     from ottla.broker.network.authentication import Authentication
-    from ottla.broker.network.rates import Turn
+    from ottla.broker.quotas.connection_rates import Turn
     from ottla.config.broker import BrokerConfig
     from ottla.runtime import Runtime, Server
     from ottla.security.sasl import SaslSettings

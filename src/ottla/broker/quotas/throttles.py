@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.quotas.replication import (
     FOLLOWER_RATE,
@@ -15,8 +16,17 @@ from ottla.runtime import Clock
 from ottla.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.partition import Partition
     from ottla.config.broker import BrokerConfig
+
+
+class LedPartition(Protocol):
+    """A partition as its leader knows it."""
+
+    @property
+    def log(self) -> Log | None: ...
+
+    @property
+    def isr(self) -> Collection[int]: ...
 
 
 class ReplicationThrottles:
@@ -30,7 +40,7 @@ class ReplicationThrottles:
         self.leader.limit = dynamic_rate(config, LEADER_RATE)
         self.follower.limit = dynamic_rate(config, FOLLOWER_RATE)
 
-    def holds_back(self, partition: Partition, replica_id: int) -> bool:
+    def holds_back(self, partition: LedPartition, replica_id: int) -> bool:
         """Followers out of the ISR wait while the listed replicas took more than their rate."""
         log = partition.log
         return (

@@ -44,11 +44,6 @@ class Call:
     answer_version: int
     correlation_id: int
     running: Any = None
-    # When it was read, by the monotonic clock; 0 where nobody wants to know.
-    begun_ms: float = 0.0
-    # For quotas: the size of the request, and how long the broker has worked on it.
-    size_bytes: int = 0
-    busy_ms: float = 0.0
 
 
 def begin(
@@ -185,27 +180,6 @@ def encode_failure(
     if throttle_time_ms and hasattr(response, "throttle_time_ms"):
         response.throttle_time_ms = throttle_time_ms
     return framing.encode_response(response, call.answer_version, call.correlation_id)
-
-
-@coroutine
-def timed(
-    call: Call, running: Coroutine[Any, Any, Any], now_ms: Callable[[], float]
-) -> Generator[Any, Any, Any]:
-    """Runs a handler and adds up in `call.busy_ms` the time of its steps, not of its waits."""
-    sent: Any = None
-    thrown: BaseException | None = None
-    while True:
-        begun_ms = now_ms()
-        try:
-            waiting = running.send(sent) if thrown is None else running.throw(thrown)
-        except StopIteration as stop:
-            return stop.value
-        finally:
-            call.busy_ms += now_ms() - begun_ms
-        try:
-            sent, thrown = (yield waiting), None
-        except BaseException as error:  # cancellation must reach the coroutine
-            thrown = error
 
 
 @coroutine

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.network import limits
-from ottla.broker.network.limits import ConnectionQuotas
-from ottla.broker.network.rates import ConnectionRates, Turn
-from ottla.broker.quotas.mutations import Entity
+from ottla.broker.quotas.connection_rates import ConnectionRates, Turn
+from ottla.broker.quotas.entities import Entity
 from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import ConfigError
 from ottla.runtime import system_runtime
@@ -102,32 +100,12 @@ def test_the_default_is_for_addresses_without_a_rate() -> None:
 
 
 def test_many_addresses_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.broker.network.rates.MAX_ADDRESSES", 10)
+    monkeypatch.setattr("ottla.broker.quotas.connection_rates.MAX_ADDRESSES", 10)
     rates = ConnectionRates(config())
     rates.set(*rate_of("<default>", "5"))
     for number in range(50):
         rates.turn(PLAIN, f"10.0.0.{number}", 0.0)
     assert len(rates._addresses) == 10
-
-
-class Peer:
-    """As much of a ClientConnection as the quotas touch."""
-
-    client_host = HOST
-    last_active = 0.0
-
-
-def test_only_so_many_refused_connections_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_HELD", 2)
-    rates = ConnectionRates(config())
-    rates.set(*rate_of(HOST, "0"))
-    quotas = ConnectionQuotas(config(), None, rates)
-    peers = [Peer() for _ in range(4)]
-    turns = [quotas.receive(peer, PLAIN, 0.0) for peer in peers[:3]]  # type: ignore[arg-type]
-    assert [turn.wait_ms for turn in turns] == [1000, 1000, 0]
-    assert all(turn.refusal for turn in turns)
-    quotas.release(peers[0])  # type: ignore[arg-type]
-    assert quotas.receive(peers[3], PLAIN, 0.0).wait_ms == 1000  # type: ignore[arg-type]
 
 
 async def test_rates_are_read_from_the_store() -> None:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from ottla.broker.quotas.clients import RateMeter, Window, throttle_ms
-from ottla.broker.quotas.mutations import Entity, StoredQuotas
+from ottla.broker.quotas.entities import Entity, StoredQuotas
+from ottla.broker.quotas.rate_meter import RateMeter, Window, throttle_ms
 from ottla.config.definitions import INT_MAX, ConfigError
 from ottla.metadata.znodes import DEFAULT_ENTITY
 
