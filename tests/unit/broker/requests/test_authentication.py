@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.network.authentication import Authentication
+from ottla.broker.requests.authentication import Authentication
 from ottla.security.sasl import SaslSettings
 from ottla.wire import framing
 from ottla.wire import messages as m
