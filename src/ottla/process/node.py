@@ -158,7 +158,9 @@ class Node:
         if parts.metrics is not None:
             self._endings.append(parts.metrics.close)
             connections = lambda: sum(s.connection_count for s in self._servers)  # noqa: E731
-            await parts.metrics.serve(parts.services, parts.controller.gauges, connections)
+            await parts.metrics.serve(
+                parts.services, self.runtime.network, parts.controller.gauges, connections
+            )
         for server in self._servers:
             server.start_processing(parts.services)
         logger.info("broker %d of cluster %s serves", broker_id, cluster_id)
@@ -285,7 +287,8 @@ class Node:
         if hand_over and parts is not None and not self._stopping:
             from ottla.broker.membership.controlled_shutdown import leave_in_order
 
-            await leave_in_order(parts.services)
+            parts.replica_manager.is_leaving = True
+            await leave_in_order(parts.services, lambda: parts.services.broker_epoch)
         self._stopping = True
         for server in self._servers:
             await server.close()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.admin.config_changes import ConfigChanges
 from ottla.broker.admin.live_config import LiveConfig
@@ -35,17 +35,37 @@ from ottla.storage.manager.log_manager import MAX_OPEN_FILES, LogManager
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.store import MetadataStore
-    from ottla.process.node import Node
+    from ottla.runtime import Runtime
+    from ottla.storage.manager.dir_lock import HeldLock
 
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+
+class Process(Protocol):
+    """What the parts of a broker ask of the process around them: `Node`."""
+
+    config: BrokerConfig
+    runtime: Runtime
+    lock_dir: Callable[[Path], HeldLock]
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs work in the background until the process stops."""
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Broker configs changed while it runs."""
+
+    def fail(self, error: Exception) -> None:
+        """The broker cannot go on; whoever runs it is told."""
 
 
 class NodeParts:
     """What a started broker consists of."""
 
-    def __init__(self, node: Node, store: MetadataStore, broker_id: int, cluster_id: str) -> None:
-        config, runtime = node.config, node.runtime
-        self._node = node
+    def __init__(
+        self, process: Process, store: MetadataStore, broker_id: int, cluster_id: str
+    ) -> None:
+        config, runtime = process.config, process.runtime
+        self._process = process
         self._store = store
         cache = MetadataCache()
         self.topic_settings = TopicSettings(config, store)
@@ -54,7 +74,7 @@ class NodeParts:
             runtime,
             config,
             self.topic_settings.of,
-            lock_dir=node.lock_dir,
+            lock_dir=process.lock_dir,
             max_open_files=share_for_segments(MAX_OPEN_FILES),
         )
         self.control_credentials = peer_credentials(config, control_listener(config))
@@ -74,7 +94,7 @@ class NodeParts:
             broker_id=broker_id,
             on_dir_failure=self._dir_failed,
         )
-        cache.add_listener(CatchUp(store, self.replica_manager, node.spawn).metadata_came)
+        cache.add_listener(CatchUp(store, self.replica_manager, process.spawn).metadata_came)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
         self.transactions = transaction_parts(
             runtime,
@@ -109,7 +129,7 @@ class NodeParts:
 
     def _join(self, broker_id: int, cluster_id: str, cache: MetadataCache) -> BrokerServices:
         """What all connections share."""
-        config, runtime, store = self._node.config, self._node.runtime, self._store
+        config, runtime, store = self._process.config, self._process.runtime, self._store
         return BrokerServices(
             runtime=runtime,
             config=config,
@@ -143,7 +163,7 @@ class NodeParts:
     async def _connect_to_broker(self, host: str, port: int) -> Connection:
         """A connection for the controller's requests; its client id is the controller's id."""
         return await Connection.open(
-            self._node.runtime.network,
+            self._process.runtime.network,
             host,
             port,
             client_id=str(self.services.broker_id),
@@ -167,7 +187,7 @@ class NodeParts:
 
     def _take_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Broker configs changed: hands them to the parts that follow them."""
-        self._node.reconfigure(new)
+        self._process.reconfigure(new)
         self.services.config = self.topic_admin.config = new
         self.log_manager.reconfigure(new)
         self.replica_manager.reconfigure(new)
@@ -188,9 +208,9 @@ class NodeParts:
 
     def _dir_failed(self, path: Path) -> None:
         if not self.log_manager.online_dirs():
-            self._node.fail(StartError(f"{path} failed and no other folder in log.dirs is left"))
+            self._process.fail(StartError(f"{path} failed and no other folder in log.dirs is left"))
             return
-        self._node.spawn(self._report_dir_failure())
+        self._process.spawn(self._report_dir_failure())
 
     async def _report_dir_failure(self) -> None:
         """The controller then asks this broker which of its replicas are left."""

@@ -93,6 +93,9 @@ def _is_principal(text: str) -> bool:
 
 
 class AclAuthorizer:
+    """All ACLs of the cluster in memory: what they allow, how they are changed in the store, and
+    how changes by other brokers reach this one."""
+
     def __init__(
         self, runtime: Runtime, store: MetadataStore, settings: AuthorizerSettings
     ) -> None:
