@@ -1,6 +1,6 @@
 """The short way of Produce requests through a connection: where they were read, without a handler.
 
-Which requests can go it, and how they are appended, is `requests/direct_produce.py`.
+Which requests can go it, and how they are appended, is `broker/requests/direct_produce.py`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """How many connections a broker takes: in all, per listener and address (ConnectionQuotas). How
-fast it takes them is in `quotas/connection_rates.py`.
+fast it takes them is in `broker/quotas/connection_rates.py`.
 
 One object for all listeners of a broker; the limits may change while it runs. Where max.connections
 is lowered, or a broker needs a place for another broker, the connections that were silent longest
@@ -57,7 +57,7 @@ def limits_of(config: BrokerConfig, descriptors: int | None = None) -> Connectio
 
 
 def _ip_overrides(text: str) -> dict[str, int]:
-    """`address:count` pairs, checked by `config_checks`."""
+    """`address:count` pairs, checked by `config/checks.py`."""
     overrides = {}
     for item in comma_separated(text):
         host, _, count = item.rpartition(":")
