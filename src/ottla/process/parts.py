@@ -47,6 +47,7 @@ class Process(Protocol):
     config: BrokerConfig
     runtime: Runtime
     lock_dir: Callable[[Path], HeldLock]
+    strict_transitions: bool
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs work in the background until the process stops."""
@@ -112,7 +113,7 @@ class NodeParts:
             broker_id,
             self._controller_config,
             self._connect_to_broker,
-            strict_transitions=node.strict_transitions,
+            strict_transitions=process.strict_transitions,
         )
         self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
         self.mutation_quotas = MutationQuotas(runtime.clock, config, cache)
