@@ -9,13 +9,13 @@ from ottla.client.admin.groups import CONSUMER, decode_assignment
 from ottla.coordinator.groups.records import (
     GroupMember,
     OffsetKey,
-    RecordFormatError,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
 from ottla.coordinator.transactions import records
 from ottla.coordinator.transactions.transaction import STATE_NAMES
+from ottla.coordinator.versioned import RecordFormatError
 
 _DELETED = "<DELETE>"
 

@@ -45,7 +45,7 @@ def command(
     output: str,
 ) -> None:
     from ottla.cli.data import dump_decoders
-    from ottla.coordinator.groups.records import RecordFormatError
+    from ottla.coordinator.versioned import RecordFormatError
     from ottla.runtime import system_runtime
     from ottla.storage import dump
 

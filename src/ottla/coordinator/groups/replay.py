@@ -11,11 +11,11 @@ from ottla.coordinator.groups.records import (
     GroupKey,
     GroupValue,
     OffsetKey,
-    RecordFormatError,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
+from ottla.coordinator.versioned import RecordFormatError
 from ottla.runtime import Clock
 from ottla.wire import records
 
