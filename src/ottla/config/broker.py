@@ -174,9 +174,6 @@ class BrokerConfig:
             raise InvariantViolated(f"{name} is not an integer: {value!r}")
         return value
 
-    def optional_integer(self, name: str) -> int | None:
-        return None if self.value(name) is None else self.integer(name)
-
     def number(self, name: str) -> float:
         value = self.value(name)
         if not isinstance(value, int | float):

@@ -52,18 +52,12 @@ class EmbeddedStore(Outlet):
         self._identities: tuple[Identity, ...] = (Identity("ip", "127.0.0.1"),)
         self._watches = ClientWatches()
         self._listeners: list[SessionListener] = []
-        self._previous_session_id = 0
         self._closed = False
         self._session = engine.open_local_session(self)
 
     @property
     def session_id(self) -> int:
         return self._session.id
-
-    @property
-    def previous_session_id(self) -> int:
-        """The session before the current one; 0 while there was none."""
-        return self._previous_session_id
 
     @property
     def session_timeout_ms(self) -> int:
@@ -199,7 +193,6 @@ class EmbeddedStore(Outlet):
             self._engine.push_event(self, lambda: call_watchers(watchers, event))
 
     def session_ended(self) -> None:
-        self._previous_session_id = self._session.id
         self._engine.watches.remove_watcher(self)
         self._watches.clear()
         self._session = self._engine.open_local_session(self)

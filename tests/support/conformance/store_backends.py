@@ -50,9 +50,11 @@ class JournaledBackend(EmbeddedBackend):
 
     def __init__(self, runtime: Runtime, folder: Path) -> None:
         self._engine = Engine(runtime, folder)
+        self._is_started = False
 
     async def open(self) -> EmbeddedStore:
-        if not self._engine.is_running:
+        if not self._is_started:
+            self._is_started = True
             await self._engine.start()
         return EmbeddedStore(self._engine)
 

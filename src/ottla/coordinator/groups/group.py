@@ -19,9 +19,9 @@ from ottla.coordinator.groups.offsets import OffsetTable
 from ottla.coordinator.groups.records import (
     GroupMember,
     GroupValue,
-    RecordFormatError,
     subscription_topics,
 )
+from ottla.coordinator.versioned import RecordFormatError
 from ottla.errors import ErrorCode, InvariantViolated
 from ottla.runtime import Clock
 from ottla.types import TopicPartition
@@ -186,9 +186,6 @@ class Group:
             )
         self.state = target
         self.state_timestamp_ms = self.clock.now_ms()
-
-    def is_in(self, *states: GroupState) -> bool:
-        return self.state in states
 
     def now(self) -> float:
         return self.clock.monotonic_ms()

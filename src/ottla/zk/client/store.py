@@ -75,7 +75,6 @@ class ZooKeeperClient:
         self._watches = ClientWatches()
         self._listeners: list[SessionListener] = []
         self._session_id = 0
-        self._previous_session_id = 0
         self._password = _NO_PASSWORD
         self._seen_zxid = 0
         # Set only while requests may be sent on it.
@@ -118,11 +117,6 @@ class ZooKeeperClient:
     @property
     def session_id(self) -> int:
         return self._session_id
-
-    @property
-    def previous_session_id(self) -> int:
-        """The session before the current one; 0 while there was none."""
-        return self._previous_session_id
 
     @property
     def session_timeout_ms(self) -> int:
@@ -471,7 +465,6 @@ class ZooKeeperClient:
 
     def _expired(self) -> None:
         log.warning("session %#x expired", self._session_id)
-        self._previous_session_id = self._session_id
         self._session_id = 0
         self._password = _NO_PASSWORD
         self._seen_zxid = 0

@@ -136,10 +136,6 @@ class Engine:
                 self._end_session(session_id)
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
-    @property
-    def is_running(self) -> bool:
-        return self._ticker is not None
-
     async def stop(self) -> None:
         """Writes what is left and closes the files; sessions live on in the journal."""
         if self._ticker is not None:
