@@ -20,7 +20,7 @@ from ottla.broker.admin.configs import (
     read_config,
     store_with_note,
 )
-from ottla.config.broker import broker_definitions
+from ottla.config.catalog import broker_definitions
 from ottla.config.checks import RequirementFailed
 from ottla.config.definitions import ConfigError
 from ottla.config.dynamic import (

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.quotas.connection_rates import ConnectionRates, Turn, addresses_of, of_listener
-from ottla.config.broker import comma_separated
+from ottla.config.values import comma_separated
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
