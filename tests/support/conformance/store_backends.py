@@ -77,7 +77,7 @@ class WireBackend:
         host, port = self.address.split("/")[0].split(":")
         greeting = (
             jute.CONNECT_REQUEST.pack(0, 0, SESSION_TIMEOUT_MS, store.session_id)
-            + jute.write_buffer(store._password)
+            + jute.write_buffer(store._session._password)
             + b"\0"
         )
         for _ in range(ATTEMPTS):

@@ -1,13 +1,8 @@
-"""The client over lost connections, restarts and bad servers."""
+"""The session over lost connections, restarts and bad servers."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import socket
-import subprocess
-import sys
 
 import pytest
 
@@ -23,8 +18,6 @@ from ottla.metadata.store import (
     WatchEvent,
 )
 from ottla.runtime import system_runtime
-from ottla.zk.client import hosts
-from ottla.zk.client.hosts import BadConnectString
 from ottla.zk.client.store import ZooKeeperClient
 from ottla.zk.server.server import ZooKeeperServer
 from ottla.zk.server.sessions import SessionLimits
@@ -81,7 +74,7 @@ async def test_what_was_missed_meanwhile_is_heard_after(server):
     heard = []
     await client.create("/a")
     await client.get("/a", heard.append)
-    connection = client._connection
+    connection = client._session.connection
     connection._transport.pause_reading()
     await other.set("/a", b"1")
     connection.abort()
@@ -95,7 +88,7 @@ async def test_requests_in_flight_are_lost_with_the_connection(server):
     client = await connect(server)
     asked = [asyncio.ensure_future(client.create(f"/{i}")) for i in range(10)]
     await asyncio.sleep(0)
-    client._connection.abort()
+    client._session.connection.abort()
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert all(isinstance(outcome, ConnectionLossError) for outcome in outcomes)
     assert outcomes[3].path == "/3"
@@ -125,10 +118,10 @@ async def test_a_time_out_passed_while_cut_off_expires_the_session(server, monke
     client.add_session_listener(states.append)
     old = client.session_id
     await client.create("/e", mode=CreateMode.EPHEMERAL)
-    hosts_before, client._hosts = client._hosts, [("127.0.0.1", 1)]
+    hosts_before, client._session._hosts = client._session._hosts, [("127.0.0.1", 1)]
     cut(server)
     await until(lambda: "/e" not in server.engine.tree.nodes)
-    client._hosts = hosts_before
+    client._session._hosts = hosts_before
     await until(lambda: states[-1] is SessionState.CONNECTED)
     assert states == [SessionState.SUSPENDED, SessionState.EXPIRED, SessionState.CONNECTED]
     assert client.session_id not in (0, old)
@@ -220,13 +213,13 @@ async def test_the_requests_in_flight_are_bounded(server, monkeypatch):
     async def ask(number: int) -> int:
         nonlocal most
         stat = (await client.create(f"/{number}"))[1]
-        most = max(most, client._connection.in_flight)
+        most = max(most, client._session.connection.in_flight)
         return stat.czxid
 
     zxids = await asyncio.gather(*map(ask, range(200)))
     assert zxids == sorted(zxids)
     assert most <= 7
-    assert not client._backlog
+    assert not client._session.backlog
     await client.close()
 
 
@@ -242,7 +235,7 @@ async def test_a_waiting_caller_may_give_up(server, monkeypatch):
     cancelled = asyncio.CancelledError
     assert list(map(type, outcomes)) == [cancelled, Stat, cancelled, Stat, Stat]
     assert await client.exists("/")
-    assert not client._backlog
+    assert not client._session.backlog
     await client.close()
 
 
@@ -263,63 +256,3 @@ async def retried(client: ZooKeeperClient, path: str) -> None:
         await client.create(path)
     except ConnectionLossError:
         await client.create(path)
-
-
-def test_connect_strings():
-    assert hosts.parse("a:1,b/x/y") == ([("a", 1), ("b", 2181)], "/x/y")
-    assert hosts.parse("[::1]:2182, c:3/") == ([("::1", 2182), ("c", 3)], "")
-    assert hosts.parse("[::1]") == ([("::1", 2181)], "")
-    for bad in ("", "/x", "a:b", "a:0", "a:70000", ":1", "a:1//x", "a:1/../x"):
-        with pytest.raises(BadConnectString):
-            hosts.parse(bad)
-
-
-def run_server(*arguments: str) -> subprocess.Popen[str]:
-    code = "from ottla.cli.zookeeper import command; command()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-async def test_an_acknowledged_write_survives_kill_9(tmp_path):
-    process = run_server("--port", "0", "--data", str(tmp_path / "store"))
-    ready = process.stdout.readline()
-    assert ready.startswith("ready: zookeeper=127.0.0.1:")
-    port = int(ready.split("=127.0.0.1:")[1].split()[0])
-    client = await ZooKeeperClient.connect(system_runtime(), f"127.0.0.1:{port}")
-    written = await asyncio.gather(*(client.create(f"/{i}", b"x") for i in range(200)))
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    await until(lambda: client.state is SessionState.SUSPENDED)
-    process = run_server("--port", str(port), "--data", str(tmp_path / "store"))
-    assert process.stdout.readline().startswith("ready: ")
-    found = await asyncio.gather(*(client.get(f"/{i}") for i in range(200)))
-    assert [stat for _, stat in found] == [stat for _, stat in written]
-    await client.close()
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=10)
-    assert (process.returncode, errors) == (0, "")
-
-
-def test_a_port_in_use_is_one_line(tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        process = run_server("--port", str(port), "--data", str(tmp_path))
-        output, errors = process.communicate(timeout=10)
-    assert (process.returncode, output) == (1, "")
-    assert errors.count("\n") == 1
-    assert "already in use" in errors
-
-
-def test_a_damaged_store_is_one_line(tmp_path):
-    (tmp_path / f"journal.{1:016x}").write_bytes(b"not a journal")
-    process = run_server("--port", "0", "--data", str(tmp_path))
-    _, errors = process.communicate(timeout=10)
-    assert process.returncode == 1
-    assert errors.count("\n") == 1
-    assert "not a journal of this store" in errors
