@@ -20,6 +20,7 @@ from ottla.simulation.trace import Trace
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.records import encode_record, iter_records
 from ottla.zk.server.server import ZooKeeperServer
+from ottla.zk.server.tree import Trigger
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -71,15 +72,11 @@ class ObservedEngine(Engine):
 
     history: History
 
-    def _log(self, zxid: int, time_ms: int, txns: Any) -> None:
-        super()._log(zxid, time_ms, txns)
+    def _record(self, zxid: int, time_ms: int, txns: Any, triggers: list[Trigger]) -> None:
         # Some come in the journal's own format already.
         [(_, _, decoded, _)] = iter_records(encode_record(zxid, time_ms, txns), 0)
         self.history.written(zxid, decoded)
-
-    @property
-    def durable_zxid(self) -> int:
-        return self._durable_zxid
+        super()._record(zxid, time_ms, txns, triggers)
 
 
 class SimCluster:
@@ -203,7 +200,7 @@ class SimCluster:
 
     def _store_gone(self) -> None:
         if self.engine is not None:
-            self.history.store_gone(self.engine.durable_zxid)
+            self.history.store_gone(self.engine.pipeline.durable_zxid)
             self.engine = None
 
     def expire_session(self, broker_id: int) -> None:
