@@ -17,7 +17,7 @@ from ottla.controller.interpreter import Interpreter
 from ottla.controller.replica_states import ReplicaState
 from ottla.coordinator.groups.coordinator import GroupCoordinator
 from ottla.coordinator.groups.group import Group
-from ottla.coordinator.groups.offsets import Commits
+from ottla.coordinator.groups.offset_table import Commits
 from ottla.errors import ErrorCode
 from ottla.metadata.store import Check
 from ottla.metadata.znodes import LeaderAndIsr

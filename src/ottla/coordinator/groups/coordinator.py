@@ -1,6 +1,6 @@
 """The group coordinator: finds the group, applies the rules, writes what they ask for.
 
-One per broker. Membership is decided in `rebalance.py`, offsets in `offsets.py`; the log, loading
+One per broker. Membership is decided in `rebalance.py`, offsets in `offset_table.py`; the log, loading
 and unloading are in `shards.py`. What belongs here is the order of things: every call checks that
 this broker coordinates the group, changes it in one go without waiting, and only then waits for
 the log or for the other members.
@@ -36,7 +36,7 @@ from ottla.coordinator.groups.group import (
     JoinResult,
     SyncResult,
 )
-from ottla.coordinator.groups.offsets import within_limit
+from ottla.coordinator.groups.offset_table import within_limit
 from ottla.coordinator.groups.records import (
     CommittedOffset,
     encode_group_key,

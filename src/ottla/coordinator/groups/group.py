@@ -15,7 +15,7 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from ottla.coordinator.groups.offsets import OffsetTable
+from ottla.coordinator.groups.offset_table import OffsetTable
 from ottla.coordinator.groups.records import (
     GroupMember,
     GroupValue,

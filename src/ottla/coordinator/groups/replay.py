@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from ottla.coordinator.groups.group import Group, GroupSettings
-from ottla.coordinator.groups.offsets import OffsetTable
+from ottla.coordinator.groups.offset_table import OffsetTable
 from ottla.coordinator.groups.records import (
     GroupKey,
     GroupValue,

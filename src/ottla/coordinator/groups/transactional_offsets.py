@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from ottla.coordinator.groups.answers import OFFSET_WRITE_ERRORS, Committer
 from ottla.coordinator.groups.group import UNKNOWN_MEMBER_ID, Group
-from ottla.coordinator.groups.offsets import within_limit
+from ottla.coordinator.groups.offset_table import within_limit
 from ottla.coordinator.groups.records import CommittedOffset, offset_entries
 from ottla.coordinator.shards import ProducerStamp, Shard, Shards
 from ottla.errors import ErrorCode

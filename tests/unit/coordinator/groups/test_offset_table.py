@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.groups.offsets import OffsetTable
+from ottla.coordinator.groups.offset_table import OffsetTable
 from ottla.coordinator.groups.records import CommittedOffset
 from ottla.types import TopicPartition
 
