@@ -15,9 +15,10 @@ from ottla.controller import election, replica_states
 from ottla.controller.decisions import failover
 from ottla.controller.interpreter import Interpreter
 from ottla.controller.replica_states import ReplicaState
-from ottla.coordinator.groups.coordinator import GroupCoordinator
+from ottla.coordinator.groups import offsets
 from ottla.coordinator.groups.group import Group
 from ottla.coordinator.groups.offset_table import Commits
+from ottla.coordinator.groups.offsets import GroupOffsets
 from ottla.errors import ErrorCode
 from ottla.metadata.store import Check
 from ottla.metadata.znodes import LeaderAndIsr
@@ -126,17 +127,17 @@ def test_readers_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_commits_of_members_that_are_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GroupCoordinator, "_check_committer", lambda *_: ErrorCode.NONE)
+    monkeypatch.setattr(offsets, "_check_committer", lambda *_: ErrorCode.NONE)
     assert _is_noticed("groups", " back from ", stalls=0.1)
 
 
 def test_commits_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     async def in_memory(
-        self: GroupCoordinator, shard: object, group: Group, commits: Commits
+        self: GroupOffsets, shard: object, group: Group, commits: Commits
     ) -> ErrorCode:
         group.offsets.begin(commits)
         group.offsets.finish(commits, 0)
         return ErrorCode.NONE
 
-    monkeypatch.setattr(GroupCoordinator, "_store_offsets", in_memory)
+    monkeypatch.setattr(GroupOffsets, "_store", in_memory)
     assert _is_noticed("groups", " was committed")

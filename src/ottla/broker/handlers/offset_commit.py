@@ -43,7 +43,7 @@ async def handle(ctx: RequestContext, request: m.OffsetCommitRequest) -> m.Offse
         committer = Committer(
             request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
         )
-        errors = await ctx.services.groups.commit(request.group_id, committer, commits)
+        errors = await ctx.services.groups.offsets.commit(request.group_id, committer, commits)
     answer = m.OffsetCommitResponse
     return answer(
         topics=by_topic(

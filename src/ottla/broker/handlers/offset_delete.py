@@ -37,7 +37,7 @@ async def handle(ctx: RequestContext, request: m.OffsetDeleteRequest) -> m.Offse
         for topic in request.topics
         for each in topic.partitions
     ]
-    error, errors = await ctx.services.groups.delete_offsets(
+    error, errors = await ctx.services.groups.offsets.delete(
         request.group_id,
         [tp for tp in asked if tp.topic not in refused and cache.contains(tp)],
     )

@@ -198,7 +198,9 @@ def subscription_topics(subscription: bytes) -> list[str]:
     if read_version(subscription) < 0:
         raise RecordFormatError("a subscription of a negative version")
     try:
-        topics: list[str] = m.ConsumerProtocolSubscription.decode(subscription, 0, 2)[0].topics
+        topics: list[str] = m.ConsumerProtocolSubscription.decode(subscription, 0, VERSION_BYTES)[
+            0
+        ].topics
     except WireError as error:
         raise RecordFormatError(f"a subscription that cannot be read: {error}") from error
     return topics

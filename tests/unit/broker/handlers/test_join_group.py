@@ -251,7 +251,7 @@ async def test_leave_group(client: Client, version: int) -> None:
 @pytest.mark.parametrize("version", range(10))
 async def test_offset_commit(client: Client, version: int) -> None:
     assert await client.commit(version, {0: 10, 7: 11}) == [0, 3]
-    _, found = client.rig.coordinator.fetch("g", None)
+    _, found = client.rig.coordinator.offsets.fetch("g", None)
     (commit,) = [each.commit for each in found.values()]
     assert commit is not None
     assert (commit.offset, commit.metadata) == (10, "")
@@ -261,7 +261,7 @@ async def test_offset_commit(client: Client, version: int) -> None:
 
 async def test_offset_commit_with_a_retention_time(client: Client) -> None:
     assert await client.commit(3, {0: 10}, retention_time_ms=5000) == [0]
-    _, found = client.rig.coordinator.fetch("g", None)
+    _, found = client.rig.coordinator.offsets.fetch("g", None)
     (commit,) = [each.commit for each in found.values()]
     assert commit is not None
     assert commit.expire_timestamp_ms == client.rig.clock.now_ms() + 5000
