@@ -1,1 +1,1 @@
-"""Consumer groups: their members, rebalances and committed offsets, kept in `__consumer_offsets`."""
+"""Consumer groups: members, rebalances and committed offsets, kept in `__consumer_offsets`."""

@@ -3,7 +3,7 @@
 Pure: the clock is a port, a waiting caller is a callback, and what has to be written to
 `__consumer_offsets` is left in `writes` for the coordinator to do. Every deadline is a number, and
 `wake_at` is a lower bound of the earliest one, so that a heartbeat costs an addition and no timer.
-The rules of the requests are in `rebalance.py`, the committed offsets in `offsets.py`.
+The rules of the requests are in `rebalance.py`, the committed offsets in `offset_table.py`.
 """
 
 from __future__ import annotations
@@ -146,6 +146,8 @@ class Member:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Group:
+    """The state of one group and the questions asked of it; changes keep `wake_at` and `writes`."""
+
     group_id: str
     clock: Clock
     settings: GroupSettings

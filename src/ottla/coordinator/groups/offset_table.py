@@ -32,6 +32,8 @@ _Stages = list[_Staged]
 
 @dataclass(slots=True, eq=False, repr=False)
 class OffsetTable:
+    """What is visible, what is on its way into the log, and what waits for a marker."""
+
     committed: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     # How many commits of a partition are on their way into the log.
     _pending: dict[TopicPartition, int] = field(default_factory=dict)

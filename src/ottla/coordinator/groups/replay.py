@@ -19,7 +19,7 @@ from ottla.coordinator.versioned import RecordFormatError
 from ottla.runtime import Clock
 from ottla.wire import records
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -57,7 +57,7 @@ class Replay:
                     self._apply(record.key, record.value)
             except RecordFormatError as error:
                 # One foreign record must not keep every other group from its offsets.
-                log.error("The record at offset %d is skipped: %s", record.offset, error)
+                logger.error("The record at offset %d is skipped: %s", record.offset, error)
 
     def _apply(self, key: bytes, value: bytes | None) -> None:
         decoded = decode_key(key)

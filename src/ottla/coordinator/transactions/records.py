@@ -20,7 +20,7 @@ from ottla.wire import messages as m
 from ottla.wire import records
 from ottla.wire.codec import WireError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _VERSION = 0
 
@@ -113,7 +113,7 @@ class TransactionReplay:
                 self._transactions[transactional_id] = decode_value(transactional_id, record.value)
         except RecordFormatError as error:
             # One foreign record must not keep every other producer from its transactions.
-            log.error("The record at offset %d is skipped: %s", record.offset, error)
+            logger.error("The record at offset %d is skipped: %s", record.offset, error)
 
     def entries(self) -> dict[str, Transaction]:
         return self._transactions

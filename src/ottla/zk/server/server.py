@@ -27,7 +27,7 @@ from ottla.zk.server.pipeline import StoreFailed
 from ottla.zk.server.requests import HANDLERS
 from ottla.zk.server.sessions import PASSWORD_BYTES, Session, SessionLimits
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 10_000
 # A connection without a session is given up after this (zookeeper.nio.sessionlessCnxnTimeout).
@@ -189,7 +189,7 @@ class _Connection(Peer, asyncio.Protocol):
         try:
             position = self._take_packets(data)
         except JuteError as error:
-            log.info("closing %s: %s", self.name, error)
+            logger.info("closing %s: %s", self.name, error)
             self.close()
             return
         self._rest = data[position:]
@@ -227,7 +227,7 @@ class _Connection(Peer, asyncio.Protocol):
         if last:
             transport.close()
         elif transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            log.warning("closing %s: it does not read its answers", self.name)
+            logger.warning("closing %s: it does not read its answers", self.name)
             transport.abort()
 
     def pause(self) -> None:
