@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.client.cluster import RETRY_PAUSE_MS, response_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.errors import DataLoss, SourceError, TopicMissing, TopicRecreated
-from ottla.spark.kafka import MOVED, KafkaClient
+from ottla.spark.kafka import NOT_READABLE_YET, KafkaClient
 from ottla.spark.options import EARLIEST, SourceOptions, Subscription
 from ottla.spark.source.offsets import same_topic
 from ottla.types import parse_topic_id
@@ -194,7 +194,7 @@ class RangeReader:
             return
         if error.code in _ID_UNKNOWN:
             self._check_topic()
-        elif error.code not in MOVED:
+        elif error.code not in NOT_READABLE_YET:
             raise SourceError(f"{where} cannot be read: {error}")
         self._expect_progress(f"{where} cannot be read since a while: {error}")
         self._refresh = True
