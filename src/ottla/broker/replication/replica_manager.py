@@ -41,6 +41,7 @@ from ottla.storage.append.checks import Origin, RecordsRejected
 from ottla.storage.log.log import Log
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.settings import LogSettings
+from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from ottla.wire import messages as m
 
 _logger = logging.getLogger(__name__)
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _ADMIN_CLIENT = "__admin_client"
 _VALID_ACKS = (-1, 0, 1)
 # Refusals that do not tell the log's start (ReplicaManager.appendToLocalLog).

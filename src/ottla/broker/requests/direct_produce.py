@@ -13,10 +13,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from ottla.broker.replication.replica_manager import INTERNAL_TOPICS
 from ottla.broker.requests.parked import Parked
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import Origin
+from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import TopicPartition
 from ottla.wire.framing import decode_request_header, encode_response
 from ottla.wire.primitives import WireError, read_uvarint
