@@ -10,14 +10,13 @@ import asyncio
 import os
 import re
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.cluster import MOVED, RETRY_PAUSE_MS, Cluster, response_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime, system_runtime
 from ottla.spark.errors import OffsetError, SourceError, TopicMissing
 from ottla.spark.options import EARLIEST, LATEST, Connect, Subscription
-from ottla.spark.source.offsets import TopicNow
 from ottla.types import ZERO_TOPIC_ID, TopicPartition, format_topic_id
 from ottla.wire import messages as m
 
@@ -30,6 +29,13 @@ _PASSING = NOT_READABLE_YET | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 _FRESH_TOPIC_MS = 2_000
 _MAX_CLIENTS = 8
 _LISTING_MIN_VERSION = 2  # the first with an isolation level
+
+
+class TopicNow(NamedTuple):
+    """A topic as the cluster has it."""
+
+    topic_id: str
+    partitions: frozenset[int]
 
 
 class KafkaClient:

@@ -22,7 +22,7 @@ from ottla.wire.columnar_encode import DEFAULT_BATCH_BYTES, Rows, encode
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ottla.spark.sink.writers import Work
+    from ottla.spark.sink.work import Work
 
 # What is encoded and sent together: enough that batches are large, little enough to stay in memory.
 CHUNK_BYTES = 4 * 1024 * 1024

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.spark.errors import DataLoss, SourceError, TopicMissing, TopicRecreated
-from ottla.spark.kafka import KafkaClient
+from ottla.spark.kafka import KafkaClient, TopicNow
 from ottla.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from ottla.spark.source import offsets as o
 from ottla.types import TopicPartition
@@ -26,7 +26,7 @@ METADATA_MAX_AGE_S = 2.0
 class Observation(NamedTuple):
     """Topics and the ends of their partitions, taken at the same life of each topic."""
 
-    topics: dict[str, o.TopicNow]
+    topics: dict[str, TopicNow]
     latest: dict[TopicPartition, int]
 
 
@@ -67,7 +67,7 @@ class Planner:
             now = topics.get(partition.topic)
             if now is not None and o.same_topic(end[partition.topic].topic_id, now.topic_id):
                 ends[partition] = offset
-        ids = {topic: o.TopicNow(entry.topic_id, frozenset()) for topic, entry in end.items()}
+        ids = {topic: TopicNow(entry.topic_id, frozenset()) for topic, entry in end.items()}
         fresh = [p for p in ends if not _was_read(start, end, p)]
         earliest = self._client.earliest(fresh) if fresh else {}
         self._check_fresh(start, earliest)
@@ -127,7 +127,7 @@ class Planner:
             ):
                 return Observation(topics, latest)
 
-    def _topics(self, since: o.Offsets | None) -> dict[str, o.TopicNow]:
+    def _topics(self, since: o.Offsets | None) -> dict[str, TopicNow]:
         try:
             return self._client.existing_topics(self._options.subscription)
         except TopicMissing:
@@ -162,7 +162,7 @@ class Planner:
 
     def _plan(
         self,
-        topics: Mapping[str, o.TopicNow],
+        topics: Mapping[str, TopicNow],
         start: Mapping[TopicPartition, int],
         end: Mapping[TopicPartition, int],
     ) -> list[o.OffsetRange]:

@@ -1,7 +1,7 @@
-"""`format("ottla")`: the Python Data Source that reads and writes topics of any Kafka cluster.
+"""What Spark reads with: a batch, or a stream from one micro-batch to the next.
 
-Options and columns are those of Spark's Kafka connector. Spark pickles sources and readers to its
-workers, so they hold options only; connections are made where they are used.
+Spark pickles readers to its workers, so they hold options only; connections are made where they
+are used.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
 )
@@ -25,48 +22,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ottla.spark.options import SourceOptions, parse_source_options
+from ottla.spark.options import SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
     from ottla.spark.source.offsets import OffsetRange
     from ottla.spark.source.stream import StreamPlanner
-
-_COLUMNS = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
-    "timestamp TIMESTAMP, timestampType INT"
-)
-_HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-
-
-class OttlaSource(DataSource):
-    @classmethod
-    def name(cls) -> str:
-        return "ottla"
-
-    def schema(self) -> str:
-        with_headers = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
-        return f"{_COLUMNS}, {_HEADERS}" if with_headers else _COLUMNS
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(parse_source_options(self.options, streaming=False))
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return StreamReader(parse_source_options(self.options, streaming=True))
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from ottla.spark.sink.writers import batch_writer
-
-        return batch_writer(self.options, schema, overwrite)
-
-    def streamWriter(  # noqa: N802
-        self, schema: StructType, overwrite: bool
-    ) -> DataSourceStreamArrowWriter:
-        from ottla.spark.sink.writers import stream_writer
-
-        return stream_writer(self.options, schema)
 
 
 class RangePartition(InputPartition):
@@ -80,7 +42,7 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Reco
     if partition.value is None:  # Spark's own, where there is nothing to read
         return
     from ottla.spark.kafka import kept_client
-    from ottla.spark.source.reader import RangeReader
+    from ottla.spark.source.range_reader import RangeReader
 
     yield from RangeReader(kept_client(options.connect), partition.value, options).batches()
 
