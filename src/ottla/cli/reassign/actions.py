@@ -32,7 +32,7 @@ from ottla.topics.assignment import (
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.cli.reassign.command import ReassignOptions
+    from ottla.cli.reassign.options import ReassignOptions
 
 _LEADER_RATE = "leader.replication.throttled.rate"
 _FOLLOWER_RATE = "follower.replication.throttled.rate"
