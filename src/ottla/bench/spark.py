@@ -67,6 +67,8 @@ def run(wanted: Sequence[str], scale: float) -> list[Row]:
 
 
 class _Bench:
+    """All cases on one session and one cluster; topics that were filled serve several of them."""
+
     def __init__(self, spark: SparkSession, servers: str, scratch: Path, scale: float) -> None:
         from confluent_kafka import admin
 

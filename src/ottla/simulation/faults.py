@@ -33,6 +33,8 @@ class Promise(Protocol):
 
 
 class Faults:
+    """What goes wrong in one run, and when: one method per kind of fault, each undone in time."""
+
     def __init__(
         self,
         cluster: SimCluster,

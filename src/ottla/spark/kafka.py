@@ -39,7 +39,10 @@ class TopicNow(NamedTuple):
 
 
 class KafkaClient:
-    """Not for use in several threads at once."""
+    """Topics and offsets, asked for in plain calls; `cluster` and `run` are there for the rest.
+
+    Not for use in several threads at once.
+    """
 
     def __init__(self, connect: Connect) -> None:
         self.connect = connect

@@ -33,6 +33,8 @@ class GroupsFailed(OttlaError):
 
 
 class Groups:
+    """The actions on one cluster: each prints what it finds and keeps failures for the end."""
+
     def __init__(self, admin: Admin, *, timeout_ms: int, as_json: bool) -> None:
         self._admin = admin
         self._groups = GroupAdmin(admin.cluster, timeout_ms=timeout_ms)

@@ -30,6 +30,11 @@ _LARGEST_MAPPED_BYTES = 32 * 1024 * 1024 - 64 * 1024
 
 
 class TaskWriter:
+    """One attempt of one task: gathers rows into chunks, spreads them over partitions, sends them.
+
+    Exactly once, the attempt is one transaction that also notes which work it has done.
+    """
+
     def __init__(self, client: KafkaClient, options: SinkOptions, work: Work) -> None:
         self._client = client
         self._options = options

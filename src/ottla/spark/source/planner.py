@@ -15,7 +15,7 @@ from ottla.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from ottla.spark.source import offsets as o
 from ottla.types import TopicPartition
 
-_log = logging.getLogger("ottla.spark")
+logger = logging.getLogger("ottla.spark")
 
 # While nothing comes, at most this many requests are sent in a second.
 IDLE_REQUESTS_PER_S = 6
@@ -31,6 +31,8 @@ class Observation(NamedTuple):
 
 
 class Planner:
+    """Decides for one query where it starts, how far it may read, and what is lost."""
+
     def __init__(self, client: KafkaClient, options: SourceOptions) -> None:
         self._client = client
         self._options = options
@@ -108,7 +110,7 @@ class Planner:
                 )
             if not loss.recreated and self._options.fail_on_data_loss:
                 raise DataLoss(f"{loss.why}; failOnDataLoss=false goes on")
-            _log.warning("%s", loss.why)
+            logger.warning("%s", loss.why)
 
     def observe(self, since: o.Offsets | None = None) -> Observation:
         """Repeated where a topic was made again in between: its ends would not be its own."""

@@ -66,6 +66,8 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """On the driver it plans micro-batches; its pickled copies in workers only read."""
+
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._planner: StreamPlanner | None = None
