@@ -23,7 +23,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.client.admin.client import ElectionType
+    from ottla.client.admin.types import ElectionType
 
 _PACKAGE = "org.apache.kafka.common.errors"
 # Errors whose Java class is not named after the code.
@@ -79,7 +79,7 @@ def command(
         raise click.UsageError("Missing required option(s): partition")
     if topic is None and partition is not None:
         raise click.UsageError("Option partition is only allowed if topic is used")
-    from ottla.client.admin.client import ElectionType
+    from ottla.client.admin.types import ElectionType
 
     election = ElectionType[election_type.upper()]
     try:

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.admin.client import Admin, ElectionType, NewTopic
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import ElectionType, NewTopic
 from ottla.client.cluster import Cluster, response_error
 from ottla.client.fetch import FetchedRecord, RecordReader
 from ottla.client.produce import TopicProducer

@@ -33,7 +33,8 @@ from ottla.cli.options import (
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
-    from ottla.client.admin.client import Admin, ConfigItem, ConfigResource
+    from ottla.client.admin.client import Admin
+    from ottla.client.admin.types import ConfigItem, ConfigResource
 
 
 class ConfigCommandFailed(click.ClickException):
@@ -122,7 +123,7 @@ def _added(options: ConfigOptions) -> dict[str, str]:
 
 
 def _resource(entity_type: str, name: str) -> ConfigResource:
-    from ottla.client.admin.client import ConfigResource
+    from ottla.client.admin.types import ConfigResource
     from ottla.topics.names import validate
 
     if entity_type == TOPICS:
@@ -145,7 +146,7 @@ def _is_own(entity_type: str, name: str, item: ConfigItem) -> bool:
 async def _alter(
     admin: Admin, options: ConfigOptions, entity: Entity, added: dict[str, str]
 ) -> None:
-    from ottla.client.admin.client import ConfigEdit, ConfigOperation, raise_first_error
+    from ottla.client.admin.types import ConfigEdit, ConfigOperation, raise_first_error
 
     name = entity.name or ""
     resource = _resource(entity.type, name)
@@ -208,7 +209,7 @@ async def _items(
     admin: Admin, options: ConfigOptions, entity_type: str, name: str
 ) -> list[ConfigItem]:
     from ottla.cli.java_order import hash_map_order
-    from ottla.client.admin.client import raise_first_error
+    from ottla.client.admin.types import raise_first_error
 
     resource = _resource(entity_type, name)
     described = await admin.describe_configs(

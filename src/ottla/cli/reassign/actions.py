@@ -13,8 +13,8 @@ from ottla.cli.reassign import log_dir_moves
 from ottla.cli.reassign import plan as reassign_plan
 from ottla.cli.reassign.log_dir_moves import ReassignmentFailed
 from ottla.cli.reassign.plan import ReassignmentError, plural
-from ottla.client.admin.client import (
-    Admin,
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import (
     ConfigEdit,
     ConfigOperation,
     ConfigResource,

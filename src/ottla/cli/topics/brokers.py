@@ -19,8 +19,8 @@ from ottla.cli.topics.options import (
     parse_configs,
     select_topics,
 )
-from ottla.client.admin.client import (
-    Admin,
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import (
     ConfigResource,
     NewPartitions,
     NewTopic,

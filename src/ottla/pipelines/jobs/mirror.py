@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.client.admin.client import NewPartitions, raise_first_error
+from ottla.client.admin.types import NewPartitions, raise_first_error
 from ottla.pipelines import topics
 from ottla.pipelines.context import Stream, connection_options
 from ottla.pipelines.mirror_groups import OFFSET_HEADER, GroupPositions
