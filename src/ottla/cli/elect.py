@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.java_errors import java_exception
 from ottla.cli.options import (
     bootstrap_option,
     connect_admin,
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
     from ottla.client.admin.types import ElectionType
 
 _PACKAGE = "org.apache.kafka.common.errors"
-# Errors whose Java class is not named after the code.
-_JAVA_NAMES = {
-    ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
-    ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "TopicAuthorizationException",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ClusterAuthorizationException",
-}
 
 
 class ElectionFailed(OttlaError):
@@ -177,11 +171,3 @@ def _lines(
         for tp, error in failed.items()
     ]
     return lines
-
-
-def java_exception(code: ErrorCode) -> str:
-    """The class that Kafka's client throws for a code, as its tools print it."""
-    if code in _JAVA_NAMES:
-        return _JAVA_NAMES[code]
-    name = "".join(word.capitalize() for word in code.name.split("_"))
-    return name if name.endswith("Exception") else f"{name}Exception"
