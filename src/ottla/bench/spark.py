@@ -307,7 +307,7 @@ def _children_of(pid: int) -> list[int]:
         try:
             fields = path.read_text().rsplit(")", 1)[1].split()
         except (OSError, IndexError):
-            continue  # ended meanwhile
+            continue  # ended in the meantime
         parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
     found, waiting = [], [pid]
     while waiting:

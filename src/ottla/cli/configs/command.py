@@ -61,7 +61,7 @@ class ConfigCommandFailed(click.ClickException):
 )
 @click.option(
     "--entity-default", "entity_name", multiple=True, is_flag=True, flag_value="",
-    help="The default of all brokers, users, clients or addresses.",
+    help="The default for all brokers, users, clients or addresses.",
 )  # fmt: skip
 @click.option("--topic", help="Short for --entity-type topics --entity-name TEXT.")
 @click.option("--broker", help="Short for --entity-type brokers --entity-name TEXT.")
@@ -76,8 +76,8 @@ class ConfigCommandFailed(click.ClickException):
 @click.option(
     "--add-config-file", type=click.Path(path_type=Path), help="A property file of configs to set."
 )
-@click.option("--delete-config", multiple=True, help="Configs to take away: k1,k2.")
-@flag("force", "Without effect; there for old scripts.")
+@click.option("--delete-config", multiple=True, help="Configs to remove: k1,k2.")
+@flag("force", "Has no effect; kept for old scripts.")
 @output_option
 def command(**given: Any) -> None:
     options = option_values(given)

@@ -46,7 +46,7 @@ class Groups:
         return [listing.group_id for listing in await self._listings([], with_states=False)]
 
     async def _listings(self, states: Sequence[str], *, with_states: bool) -> list[GroupListing]:
-        """Groups of Connect and others that are no consumers are not listed."""
+        """Groups of Connect and others that are not consumers are not listed."""
         found = await self._groups.list_groups(states, with_states=with_states)
         return [listing for listing in found if listing.protocol_type in ("", CONSUMER)]
 

@@ -32,7 +32,7 @@ _FILE = click.Path(path_type=Path)
 @command_config_option
 @flag("generate", "Propose an assignment of topics to a list of brokers.")
 @flag("execute", "Start the moves of a JSON file.")
-@flag("verify", "Tell how far they are; when all is done, take the throttles away.")
+@flag("verify", "Show how far they are; once all are done, remove the throttles.")
 @flag("cancel", "Stop the moves of a JSON file.")
 @flag("list", "Show all moves under way.")
 @click.option("--reassignment-json-file", type=_FILE, help="The moves.")

@@ -108,7 +108,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch_id = None if context is None else context.getLocalProperty(_BATCH_ID)
         query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
         if context is None or batch_id is None or query_id is None:
-            raise SourceError("this is no task of a streaming query: Spark gave no batch id")
+            raise SourceError("this is not a task of a streaming query: Spark gave no batch id")
         return _write(self._options, Work(query_id, int(batch_id), context.partitionId()), iterator)
 
 

@@ -196,7 +196,7 @@ class RangeReader:
             self._check_topic()
         elif error.code not in NOT_READABLE_YET:
             raise SourceError(f"{where} cannot be read: {error}")
-        self._expect_progress(f"{where} cannot be read since a while: {error}")
+        self._expect_progress(f"{where} could not be read for a while: {error}")
         self._refresh = True
         self._client.pause(RETRY_PAUSE_MS)
 
