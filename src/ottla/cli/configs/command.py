@@ -146,7 +146,8 @@ def _is_own(entity_type: str, name: str, item: ConfigItem) -> bool:
 async def _alter(
     admin: Admin, options: ConfigOptions, entity: Entity, added: dict[str, str]
 ) -> None:
-    from ottla.client.admin.types import ConfigEdit, ConfigOperation, raise_first_error
+    from ottla.client.admin.types import ConfigEdit, raise_first_error
+    from ottla.config.resources import ConfigOperation
 
     name = entity.name or ""
     resource = _resource(entity.type, name)

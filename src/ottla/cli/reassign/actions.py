@@ -16,11 +16,11 @@ from ottla.cli.reassign.plan import ReassignmentError, plural
 from ottla.client.admin.client import Admin
 from ottla.client.admin.types import (
     ConfigEdit,
-    ConfigOperation,
     ConfigResource,
     Reassignment,
     raise_first_error,
 )
+from ottla.config.resources import ConfigOperation
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import system_runtime
 from ottla.topics.assignment import (

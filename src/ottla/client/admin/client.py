@@ -29,7 +29,6 @@ from ottla.client.cluster import (
     Node,
     response_error,
 )
-from ottla.config.resources import ConfigOperation
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
