@@ -40,8 +40,8 @@ from ottla.runtime import Runtime
 from ottla.storage.append.checks import Origin, RecordsRejected
 from ottla.storage.log.log import Log
 from ottla.storage.manager.log_manager import LogManager
-from ottla.storage.settings import LogSettings
 from ottla.topics.names import INTERNAL_TOPICS
+from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ class ReplicaManager:
         for _, on_resign in self._leadership_listeners:
             on_resign(tp, leader_epoch)
 
-    def on_topic_config_change(self, topic: str, log_config: LogSettings) -> None:
+    def on_topic_config_change(self, topic: str, log_config: LogConfig) -> None:
         self.log_manager.update_settings(topic, log_config)
 
     # --- append -----------------------------------------------------------------------------

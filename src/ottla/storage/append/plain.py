@@ -21,7 +21,7 @@ from ottla.wire.records import CRC_START, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYT
 if TYPE_CHECKING:
     from ottla.storage.log.log import Log
     from ottla.storage.log.segment import BatchPlace
-    from ottla.storage.settings import LogSettings
+    from ottla.topics.configs import LogConfig
 
 # Without a bit above the codec: no transaction, no marker, no append time; the last codec is zstd.
 _LARGEST_ATTRIBUTES = 4
@@ -84,18 +84,18 @@ def append_plain(log: Log, batches: Sequence[memoryview], leader_epoch: int) -> 
     return base_offsets
 
 
-def _is_plain(settings: LogSettings) -> bool:
+def _is_plain(settings: LogConfig) -> bool:
     """No rule of the topic looks at the records or changes the batch."""
     return (
         settings.compression_type == "producer"
         and settings.message_timestamp_type == "CreateTime"
         and settings.message_timestamp_difference_max_ms == _LONG_MAX
-        and "compact" not in settings.cleanup_policy
+        and not settings.compact
     )
 
 
 def _may_roll(
-    active: Segment, settings: LogSettings, size: int, last_offset: int, newest_ms: int
+    active: Segment, settings: LogConfig, size: int, last_offset: int, newest_ms: int
 ) -> bool:
     """Whether `retention.should_roll` has to be asked, which knows the exact limits."""
     first_ms = active.first_timestamp if active.size else newest_ms

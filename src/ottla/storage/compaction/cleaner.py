@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.storage.compaction.rewrite import Cleaned, GroupRewrite, LastWrite, Source
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Interrupted(Exception):
@@ -81,7 +81,7 @@ class Cleaner:
         try:
             await self._clean(chosen)
         except Interrupted as reason:
-            _logger.info("%s: compaction is given up: %s", log.tp, reason)
+            logger.info("%s: compaction is given up: %s", log.tp, reason)
             return None
         except OSError as error:
             # Files may be gone because the log was truncated, moved or deleted meanwhile.
@@ -99,7 +99,7 @@ class Cleaner:
         candidates = []
         # A copy: a folder that fails takes its logs away.
         for log in list(self._logs()):
-            if "compact" not in log.settings.cleanup_policy or self.is_left_out(log):
+            if not log.settings.compact or self.is_left_out(log):
                 continue
             if len(log.segments) > 1:
                 try:
@@ -115,7 +115,7 @@ class Cleaner:
         return self._uncleanable.get(log.tp) == (log, log.generation)
 
     def _leave_out(self, log: Log, generation: int, error: Exception) -> None:
-        _logger.error("%s cannot be compacted and is left out: %s", log.tp, error)
+        logger.error("%s cannot be compacted and is left out: %s", log.tp, error)
         self._uncleanable[log.tp] = (log, generation)
 
     # --- one pass ---------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Cleaner:
             )
             await self._replace(log, generation, group, rewrite)
         log.cleaned_offset = newest.end_offset
-        _logger.info(
+        logger.info(
             "%s: compacted to offset %d, %d bytes instead of %d",
             log.tp,
             newest.end_offset,

@@ -27,7 +27,7 @@ from ottla.storage.log.segment import EMPTY, BatchPlace, Segment
 from ottla.storage.log.segment_files import complete_swap, set_aside
 from ottla.storage.log.snapshots import load_producers, snapshot_offsets
 from ottla.storage.log.transaction_index import AbortedTransaction
-from ottla.storage.settings import LogSettings
+from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 # Positions of the newest batch boundaries: fetches at the end of a log need no index lookup.
@@ -76,7 +76,7 @@ class Log:
         open_files: OpenFiles,
         tp: TopicPartition,
         folder: Path,
-        settings: LogSettings,
+        settings: LogConfig,
         *,
         topic_id: TopicId = ZERO_TOPIC_ID,
     ) -> None:
@@ -114,7 +114,7 @@ class Log:
         open_files: OpenFiles,
         tp: TopicPartition,
         folder: Path,
-        settings: LogSettings,
+        settings: LogConfig,
         *,
         topic_id: TopicId = ZERO_TOPIC_ID,
     ) -> Log:

@@ -27,10 +27,10 @@ from ottla.storage.log.producer_state import ProducerState
 from ottla.storage.log.replay import replay_batch
 from ottla.storage.log.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.log.transaction_index import AbortedTransaction
-from ottla.storage.settings import LogSettings
+from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def load_log(
@@ -38,7 +38,7 @@ def load_log(
     open_files: OpenFiles,
     tp: TopicPartition,
     folder: Path,
-    settings: LogSettings,
+    settings: LogConfig,
     *,
     clean: bool,
     recovery_point: int,
@@ -60,7 +60,7 @@ def load_log(
     producers: ProducerState | None = None
     end = None if not clean or (bare and log.active.size) else _clean_end(log)
     if end is None:
-        may_have_gaps = was_compacted or "compact" in settings.cleanup_policy
+        may_have_gaps = was_compacted or settings.compact
         producers = recover(runtime, log, may_have_gaps=may_have_gaps, bare=bare)
     _settle_bounds(log, start_offset, end)
     log.recovery_point = min(log.recovery_point, log.end_offset)
@@ -92,7 +92,7 @@ def _clean_end(log: Log) -> int | None:
         log.active.unseal()
         return log.active.next_offset()
     except LogDamaged as damage:
-        _logger.warning("%s: %s", log.active.path(segments.LOG_SUFFIX), damage)
+        logger.warning("%s: %s", log.active.path(segments.LOG_SUFFIX), damage)
         return None
 
 
@@ -134,7 +134,7 @@ def recover(
             parts[number].write_indexes()
         is_short = following is not None and end < following and not may_have_gaps
         if cut or is_short:
-            _logger.warning(
+            logger.warning(
                 "%s: segment %d was cut by %d bytes in recovery, the log ends at offset %d",
                 log.tp,
                 parts[number].base_offset,
@@ -185,7 +185,7 @@ def _recover_segment(
                     ended = replay_batch(producers, header, batch)
                     aborted += [] if ended is None else [ended]
         except LogDamaged as damage:
-            _logger.warning("%s: %s", segment.path(segments.LOG_SUFFIX), damage)
+            logger.warning("%s: %s", segment.path(segments.LOG_SUFFIX), damage)
             file.truncate(valid)
             file.sync()
     finally:
@@ -205,7 +205,7 @@ def _check_transaction_indexes(runtime: Runtime, log: Log) -> None:
         try:
             segment.aborted()
         except KafkaError as damage:
-            _logger.warning("%s", damage)
+            logger.warning("%s", damage)
             state = snapshots.state_at(
                 runtime.disk, log.folder, log.segments, log.start_offset, segment.base_offset
             )
@@ -213,7 +213,7 @@ def _check_transaction_indexes(runtime: Runtime, log: Log) -> None:
 
 
 def _open_segment(
-    runtime: Runtime, open_files: OpenFiles, folder: Path, base_offset: int, settings: LogSettings
+    runtime: Runtime, open_files: OpenFiles, folder: Path, base_offset: int, settings: LogConfig
 ) -> Segment:
     path = folder / segments.file_name(base_offset, segments.LOG_SUFFIX)
     return Segment(
@@ -249,7 +249,7 @@ def _read_topic_id(runtime: Runtime, folder: Path) -> bytes:
     except CheckpointDamaged as damage:
         # It is synced with the log's first flush: a power cut before that can tear it. The
         # controller names the id again with its next LeaderAndIsr.
-        _logger.warning("%s: the topic id is not known: %s", folder, damage)
+        logger.warning("%s: the topic id is not known: %s", folder, damage)
         return ZERO_TOPIC_ID
 
 
@@ -261,7 +261,7 @@ def _read_epochs(runtime: Runtime, log: Log) -> LeaderEpochs:
         return LeaderEpochs(checkpoints.decode_epochs(runtime.disk.read_bytes(path)))
     except CheckpointDamaged as damage:
         # Kafka takes the whole folder out of use; every batch names its epoch.
-        _logger.warning("%s: the leader epochs are read from the log: %s", path, damage)
+        logger.warning("%s: the leader epochs are read from the log: %s", path, damage)
     epochs = LeaderEpochs()
     for segment in log.segments:
         file = runtime.disk.open(segment.path(segments.LOG_SUFFIX))

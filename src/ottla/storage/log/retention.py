@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.storage.log.segment import MAX_RELATIVE_OFFSET, Segment
-from ottla.storage.settings import LogSettings
+from ottla.topics.configs import LogConfig
 
 if TYPE_CHECKING:
     from ottla.storage.log.log import Log
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def should_roll(
     active: Segment,
-    settings: LogSettings,
+    settings: LogConfig,
     incoming_bytes: int,
     last_offset: int,
     newest_ms: int,
@@ -40,15 +40,15 @@ def should_roll(
     return active.indexes_full(settings.segment_index_bytes)
 
 
-def segment_ms(settings: LogSettings) -> int:
+def segment_ms(settings: LogConfig) -> int:
     """A compacted topic rolls early enough for max.compaction.lag.ms: only sealed segments are
     compacted (LogConfig.maxSegmentMs)."""
-    if "compact" in settings.cleanup_policy:
+    if settings.compact:
         return min(settings.segment_ms, settings.max_compaction_lag_ms)
     return settings.segment_ms
 
 
-def jitter_ms(active: Segment, settings: LogSettings) -> int:
+def jitter_ms(active: Segment, settings: LogConfig) -> int:
     """Spreads the rolls of many partitions; the same for a segment every time it is asked."""
     if settings.segment_jitter_ms <= 0:
         return 0
@@ -61,7 +61,7 @@ def jitter_ms(active: Segment, settings: LogSettings) -> int:
 def deletable_segments(log: Log, now_ms: int) -> int:
     """How many of the oldest segments may go; may be all of them (the log then rolls first)."""
     count = 0
-    if "delete" in log.settings.cleanup_policy:
+    if log.settings.delete:
         count = max(_beyond_time(log, now_ms), _beyond_size(log))
     return max(count, _before_start(log))
 

@@ -28,7 +28,7 @@ from ottla.storage.log.open_files import OpenFiles
 from ottla.storage.log.transaction_index import AbortedTransaction
 from ottla.wire.records import LOG_OVERHEAD_BYTES, BatchHeader
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -413,7 +413,7 @@ class Segment:
         self._is_scanned = True
         offset_index, time_index, is_whole = rebuild_indexes(self)
         if is_whole:
-            _logger.warning("%s: its indexes are made again: %s", self.path(LOG_SUFFIX), damage)
+            logger.warning("%s: its indexes are made again: %s", self.path(LOG_SUFFIX), damage)
             self.adopt_indexes(offset_index, time_index)
             if self._sealed:
                 self.write_indexes()

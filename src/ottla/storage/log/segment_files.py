@@ -18,7 +18,7 @@ from ottla.storage.log import segment as segments
 from ottla.storage.log.batch_scan import LogDamaged
 from ottla.storage.log.segment import Segment
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 _REMOVED_SUFFIXES = (segments.DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
@@ -133,10 +133,10 @@ def _finish_swap(disk: Disk, folder: Path, base_offset: int) -> None:
         end = _end_of(disk, source, base_offset)
     except LogDamaged as damage:
         if disk.exists(target):
-            _logger.warning("%s is thrown away: %s", source, damage)
+            logger.warning("%s is thrown away: %s", source, damage)
             discard(disk, folder, base_offset)
             return
-        _logger.warning("%s is used up to its damage: %s", source, damage)
+        logger.warning("%s is used up to its damage: %s", source, damage)
         file = disk.open(source, create=False)
         try:
             file.truncate(damage.position)

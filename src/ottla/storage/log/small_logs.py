@@ -25,7 +25,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.open_files import OpenFiles
 from ottla.storage.log.producer_state import ProducerBatch, SnapshotDamaged
 from ottla.storage.log.segment import Segment
-from ottla.storage.settings import LogSettings
+from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 
 NOTES = "small-logs-at-clean-shutdown"
@@ -101,7 +101,7 @@ def load_noted(
     open_files: OpenFiles,
     tp: TopicPartition,
     folder: Path,
-    settings: LogSettings,
+    settings: LogConfig,
     note: Note,
     *,
     start_offset: int,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.log import Log
     from ottla.wire import records
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 # What is read of the log before a snapshot.
 _RECALLED_BYTES = batch_scan.SCAN_WINDOW_BYTES
 
@@ -69,7 +69,7 @@ def state_at(
             except batch_scan.LogDamaged as damage:
                 # Whoever reads there is told; what comes after tells most of the producers again.
                 path = segment.path(segments.LOG_SUFFIX)
-                _logger.warning("%s: producers are not read past it: %s", path, damage)
+                logger.warning("%s: producers are not read past it: %s", path, damage)
     state.map_end_offset = end_offset
     return state
 

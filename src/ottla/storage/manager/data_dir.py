@@ -17,10 +17,10 @@ from ottla.storage.log import recovery, small_logs
 from ottla.storage.log.log import Log
 from ottla.storage.log.open_files import OpenFiles
 from ottla.storage.manager.dir_lock import HeldLock
-from ottla.storage.settings import LogSettings
+from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 _MAX_NAME = 255
@@ -97,7 +97,7 @@ class DataDir:
     def _disk(self) -> Disk:
         return self._runtime.disk
 
-    def load(self, open_files: OpenFiles, settings_of: Callable[[str], LogSettings]) -> Found:
+    def load(self, open_files: OpenFiles, settings_of: Callable[[str], LogConfig]) -> Found:
         """Everything in the folder. Blocking; raises OSError."""
         clean_marker = self.path / checkpoints.CLEAN_SHUTDOWN
         clean = self._disk.exists(clean_marker)
@@ -169,7 +169,7 @@ class DataDir:
         except FileNotFoundError:
             return {}
         except (OSError, CheckpointDamaged) as error:
-            _logger.warning("%s: %s", path, error)
+            logger.warning("%s: %s", path, error)
             return {}
 
     def _read_or_empty(self, name: str) -> dict[TopicPartition, int]:
@@ -182,7 +182,7 @@ class DataDir:
         try:
             return checkpoints.decode_offsets(self._disk.read_bytes(path))
         except (OSError, CheckpointDamaged) as error:
-            _logger.warning("%s is not used: %s", path, error)
+            logger.warning("%s is not used: %s", path, error)
             return {}
 
     def high_watermarks(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:

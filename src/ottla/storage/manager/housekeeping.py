@@ -15,7 +15,7 @@ from ottla.storage.log.log import Log
 if TYPE_CHECKING:
     from ottla.storage.manager.log_manager import LogManager
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _RETENTION_FIRST_MS = 30_000
 _HOUSEKEEPING_MS = 1_000
 _PRODUCER_EXPIRY_MS = 600_000
@@ -49,7 +49,7 @@ class Housekeeping:
                         if asyncio.iscoroutine(result):
                             await result
                     except (OSError, KafkaError) as error:
-                        _logger.error("%s failed: %s", job.__name__.strip("_"), error)
+                        logger.error("%s failed: %s", job.__name__.strip("_"), error)
 
     async def compact(self) -> None:
         """Compacts one log after the other, then pauses (LogCleaner.CleanerThread)."""
@@ -100,7 +100,7 @@ class Housekeeping:
             self._manager.dir_failed(log.data_dir, error)
         except KafkaError as error:
             # Its own trouble: the other logs are still to be looked at.
-            _logger.error("%s: retention meets damage: %s", log.tp, error)
+            logger.error("%s: retention meets damage: %s", log.tp, error)
         return False
 
     def _drop_deletable(self, log: Log, now_ms: int) -> bool:

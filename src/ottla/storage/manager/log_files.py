@@ -12,7 +12,7 @@ from ottla.storage.log import segment as segments
 from ottla.storage.log.log import Log
 from ottla.storage.log.small_logs import Note, is_bare, take_note
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Removals:
@@ -44,7 +44,7 @@ def remove_paths(runtime: Runtime, paths: list[Path]) -> None:
                 runtime.disk.remove(path)
         except OSError as error:
             # The next start tries again; the others need not wait for that.
-            _logger.warning("%s cannot be removed: %s", path, error)
+            logger.warning("%s cannot be removed: %s", path, error)
 
 
 def sync_files(runtime: Runtime, paths: Iterable[Path]) -> None:

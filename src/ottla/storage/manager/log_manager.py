@@ -22,13 +22,13 @@ from ottla.storage.manager.data_dir import DataDir, deletion_name, future_name
 from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
 from ottla.storage.manager.housekeeping import Housekeeping
 from ottla.storage.manager.log_files import Removals, close_logs, sync_files
-from ottla.storage.settings import LogSettings
+from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 MAX_OPEN_FILES = 2048
 _MAX_PREFERENCES = 10_000
 # Fewer new logs than this are quicker made on the spot.
@@ -46,7 +46,7 @@ class LogManager:
         self,
         runtime: Runtime,
         config: BrokerConfig,
-        settings_of: Callable[[str], LogSettings],
+        settings_of: Callable[[str], LogConfig],
         *,
         lock_dir: Callable[[Path], HeldLock] = FlockedDir,
         max_open_files: int = MAX_OPEN_FILES,
@@ -100,7 +100,7 @@ class LogManager:
                 data_dir.lock = self._lock_dir(data_dir.path)
                 found = data_dir.load(self._open_files, self._settings_of)
             except OSError as error:
-                _logger.error("data folder %s is offline: %s", data_dir.path, error)
+                logger.error("data folder %s is offline: %s", data_dir.path, error)
                 data_dir.offline = str(error)
                 continue
             for log in found.logs:
@@ -111,7 +111,7 @@ class LogManager:
 
     def _one_of_two(self, log: Log) -> Log:
         kept, spare = twin_logs.pick(self._logs[log.tp], log)
-        _logger.warning("%s is kept, %s goes: a move was cut short", kept.folder, spare.folder)
+        logger.warning("%s is kept, %s goes: a move was cut short", kept.folder, spare.folder)
         if self._doom(spare):
             self._dirs[spare.data_dir].log_count -= 1
         return kept
@@ -130,7 +130,7 @@ class LogManager:
                 await self._checkpoint_bounds(data_dir, logs)
                 await self._runtime.blocking(partial(data_dir.mark_clean, notes))
             except OSError as error:
-                _logger.error("data folder %s was not closed cleanly: %s", data_dir.path, error)
+                logger.error("data folder %s was not closed cleanly: %s", data_dir.path, error)
         self._release_locks()
 
     def _release_locks(self) -> None:
@@ -203,7 +203,7 @@ class LogManager:
         policy = ",".join(sorted(log.settings.cleanup_policy))
         properties = f"cleanup.policy={policy}, retention.ms={log.settings.retention_ms}"
         text = "Created log for partition %s in %s with properties {%s}."
-        _logger.info(text, log.tp, log.folder, properties)
+        logger.info(text, log.tp, log.folder, properties)
         return self._enter(log)
 
     async def create_ahead(self, wanted: Mapping[TopicPartition, TopicId]) -> None:
@@ -231,7 +231,7 @@ class LogManager:
         try:
             await self._runtime.blocking(work)
         except OSError as error:
-            _logger.error("logs could not be created: %s", error)
+            logger.error("logs could not be created: %s", error)
         for log in made:
             if log.tp not in self._logs and self._dirs[log.data_dir].offline is None:
                 self._created(log)
@@ -347,7 +347,7 @@ class LogManager:
         """Other dynamic broker configs: log.cleaner.* and the pauses hold from the next round."""
         self._config = config
 
-    def update_settings(self, topic: str, settings: LogSettings) -> None:
+    def update_settings(self, topic: str, settings: LogConfig) -> None:
         for log in (*self._logs.values(), *self._futures.values()):
             if log.tp.topic == topic:
                 log.settings = settings
@@ -376,7 +376,7 @@ class LogManager:
         data_dir = self._dirs[path]
         if data_dir.offline is not None:
             return
-        _logger.error("data folder %s fails and goes offline: %s", path, error)
+        logger.error("data folder %s fails and goes offline: %s", path, error)
         data_dir.offline = str(error)
         for tp in [tp for tp, copy in self._futures.items() if copy.data_dir == path]:
             self._futures.pop(tp).release()
@@ -403,7 +403,7 @@ class LogManager:
                 tried = log.active.base_offset
                 await self.flush(log)
         except KafkaError as error:
-            _logger.error("%s", error)
+            logger.error("%s", error)
         finally:
             self._flushing.discard(log.tp)
 
