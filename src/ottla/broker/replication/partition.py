@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import Origin
 from ottla.storage.append.plain import append_plain
 from ottla.storage.log.log import AppendInfo, Log
-from ottla.storage.log.segment import EMPTY
+from ottla.storage.segment.segment import EMPTY
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:

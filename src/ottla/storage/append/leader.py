@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append import checks
 from ottla.storage.append.checks import Batch, Origin
-from ottla.storage.log.producer_state import ProducerBatch
+from ottla.storage.producers.state import ProducerBatch
 from ottla.wire import records
 from ottla.wire.records import BatchHeader
 

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError
-from ottla.storage.log.producer_state import NO_PRODUCER, ProducerBatch, add_to_sequence
-from ottla.storage.log.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.storage.producers.state import NO_PRODUCER, ProducerBatch, add_to_sequence
+from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.wire.checksum import crc32c
 from ottla.wire.records import CRC_START, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 
 if TYPE_CHECKING:
     from ottla.storage.log.log import Log
-    from ottla.storage.log.segment import BatchPlace
+    from ottla.storage.segment.segment import BatchPlace
     from ottla.topics.configs import LogConfig
 
 # Without a bit above the codec: no transaction, no marker, no append time; the last codec is zstd.

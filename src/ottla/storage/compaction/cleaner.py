@@ -17,10 +17,10 @@ from ottla.errors import KafkaError
 from ottla.runtime import Runtime
 from ottla.storage.compaction import plan
 from ottla.storage.compaction.plan import DirtyLog
-from ottla.storage.log import segment as segments
-from ottla.storage.log import segment_files
 from ottla.storage.log.log import Log
-from ottla.storage.log.segment import Segment
+from ottla.storage.segment import renamed_files
+from ottla.storage.segment.file_names import LOG_SUFFIX
+from ottla.storage.segment.segment import Segment
 from ottla.types import TopicPartition
 from ottla.wire.primitives import WireError
 
@@ -185,7 +185,7 @@ class Cleaner:
         clean = [segment for segment in log.segments if segment.base_offset < first_dirty]
         if not clean:
             return 0
-        path = clean[-1].path(segments.LOG_SUFFIX)
+        path = clean[-1].path(LOG_SUFFIX)
         return self._runtime.disk.mtime_ms(path) - log.settings.delete_retention_ms
 
     async def _replace(
@@ -199,11 +199,11 @@ class Cleaner:
             self._check_unchanged(log, generation, group)
             if cleaned is None:
                 raise Interrupted("nothing was written")
-            await self._runtime.blocking(lambda: segment_files.to_swap(disk, folder, base_offset))
+            await self._runtime.blocking(lambda: renamed_files.to_swap(disk, folder, base_offset))
             self._check_unchanged(log, generation, group)
         except BaseException:
             # The folder may have been renamed or be gone: then there is nothing to take back.
-            segment_files.discard(disk, folder, base_offset)
+            renamed_files.discard(disk, folder, base_offset)
             raise
         self._set_aside(log, log.replace_segments(group, self._segment(log, cleaned)))
 
@@ -255,7 +255,7 @@ def _sources(log: Log, parts: Sequence[Segment], end_offset: int) -> list[Source
     for part in parts:
         slot = bases.index(part.base_offset) + 1
         end = bases[slot] if slot < len(bases) else end_offset
-        path = part.path(segments.LOG_SUFFIX)
+        path = part.path(LOG_SUFFIX)
         found.append(Source(part.base_offset, end, path, part.size))
     return found
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.storage.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from ottla.storage.log.segment import MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, Segment
+from ottla.storage.segment.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, Segment
 
 if TYPE_CHECKING:
     from ottla.storage.log.log import Log

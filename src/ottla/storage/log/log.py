@@ -17,16 +17,23 @@ from ottla.storage import checkpoints
 from ottla.storage.append.checks import Batch, Origin
 from ottla.storage.append.leader import prepare_leader_append
 from ottla.storage.append.replica import split_replicated
-from ottla.storage.log import retention, transaction_index
-from ottla.storage.log import segment as segments
+from ottla.storage.log import retention
 from ottla.storage.log.leader_epochs import LeaderEpochs
-from ottla.storage.log.open_files import OpenFiles
-from ottla.storage.log.producer_state import ProducerState
-from ottla.storage.log.replay import replay_batch
-from ottla.storage.log.segment import EMPTY, BatchPlace, Segment
-from ottla.storage.log.segment_files import complete_swap, set_aside
-from ottla.storage.log.snapshots import load_producers, snapshot_offsets
-from ottla.storage.log.transaction_index import AbortedTransaction
+from ottla.storage.producers.replay import replay_batch
+from ottla.storage.producers.snapshots import load_producers, snapshot_offsets
+from ottla.storage.producers.state import ProducerState
+from ottla.storage.segment import transaction_index
+from ottla.storage.segment.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
+from ottla.storage.segment.open_files import OpenFiles
+from ottla.storage.segment.renamed_files import complete_swap, set_aside
+from ottla.storage.segment.segment import (
+    EMPTY,
+    MAX_RELATIVE_OFFSET,
+    MAX_SEGMENT_BYTES,
+    BatchPlace,
+    Segment,
+)
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
@@ -153,7 +160,7 @@ class Log:
             sealed=False,
         )
         # Not through the segment: a partition without traffic holds no descriptor.
-        self._runtime.disk.open(segment.path(segments.LOG_SUFFIX)).close()
+        self._runtime.disk.open(segment.path(LOG_SUFFIX)).close()
         return segment
 
     def add_segment(self, segment: Segment) -> None:
@@ -252,7 +259,7 @@ class Log:
             first_offset = batches[0].header.base_offset
             # Joined on: between two segments recovery takes a gap, which the leader's compaction
             # may have left, for a hole.
-            is_near = last_offset - self.end_offset <= segments.MAX_RELATIVE_OFFSET
+            is_near = last_offset - self.end_offset <= MAX_RELATIVE_OFFSET
             active = self.roll(self.end_offset if is_near else first_offset)
         active.append((data,), places)
         for view, header in batches:
@@ -322,7 +329,7 @@ class Log:
         segment = self._segments[slot]
         start = self._position_of(segment, offset)
         if start is None or (slot + 1 < len(self._bases) and self._bases[slot + 1] < end_offset):
-            return segments.MAX_SEGMENT_BYTES
+            return MAX_SEGMENT_BYTES
         return max(0, self._limit(segment, slot, end_offset) - start)
 
     def aborted_in(self, offset: int, size: int) -> list[AbortedTransaction]:
@@ -450,7 +457,7 @@ class Log:
     def _drop_snapshots_after(self, offset: int) -> None:
         for snapshot_offset in snapshot_offsets(self._runtime.disk, self.folder):
             if snapshot_offset > offset:
-                path = self.folder / segments.file_name(snapshot_offset, segments.SNAPSHOT_SUFFIX)
+                path = self.folder / file_name(snapshot_offset, SNAPSHOT_SUFFIX)
                 self._runtime.disk.remove(path)
                 self.unsynced.discard(path)
 
@@ -465,7 +472,7 @@ class Log:
         if producers.map_end_offset <= producers.last_snapshot_offset:
             return
         offset = producers.map_end_offset
-        path = self.folder / segments.file_name(offset, segments.SNAPSHOT_SUFFIX)
+        path = self.folder / file_name(offset, SNAPSHOT_SUFFIX)
         self._write_small_file(path, producers.encode_snapshot())
         producers.last_snapshot_offset = offset
 

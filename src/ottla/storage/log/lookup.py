@@ -12,7 +12,7 @@ from ottla.wire.records import BatchHeader
 
 if TYPE_CHECKING:
     from ottla.storage.log.log import Log
-    from ottla.storage.log.segment import Segment
+    from ottla.storage.segment.segment import Segment
 
 
 class TimedOffset(NamedTuple):

@@ -16,17 +16,24 @@ from ottla.errors import KafkaError
 from ottla.runtime import Runtime
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import CheckpointDamaged
-from ottla.storage.log import batch_scan, segment_files, small_logs, snapshots
-from ottla.storage.log import segment as segments
-from ottla.storage.log.batch_scan import LogDamaged
-from ottla.storage.log.index_builder import IndexBuilder
+from ottla.storage.log import small_logs
 from ottla.storage.log.leader_epochs import LeaderEpochs, RetoldEpochs
 from ottla.storage.log.log import Log
-from ottla.storage.log.open_files import OpenFiles
-from ottla.storage.log.producer_state import ProducerState
-from ottla.storage.log.replay import replay_batch
-from ottla.storage.log.segment import MAX_RELATIVE_OFFSET, Segment
-from ottla.storage.log.transaction_index import AbortedTransaction
+from ottla.storage.producers import snapshots
+from ottla.storage.producers.replay import replay_batch
+from ottla.storage.producers.state import ProducerState
+from ottla.storage.segment import batch_scan, renamed_files
+from ottla.storage.segment.batch_scan import LogDamaged
+from ottla.storage.segment.file_names import (
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
+from ottla.storage.segment.index_builder import IndexBuilder
+from ottla.storage.segment.open_files import OpenFiles
+from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 
@@ -50,8 +57,8 @@ def load_log(
     disk = runtime.disk
     log = Log(runtime, open_files, tp, folder, settings)
     log.topic_id = _read_topic_id(runtime, folder)
-    names = segment_files.tidy(disk, folder)
-    for base_offset in segment_files.bases_among(names):
+    names = renamed_files.tidy(disk, folder)
+    for base_offset in renamed_files.bases_among(names):
         log.add_segment(_open_segment(runtime, open_files, folder, base_offset, settings))
     log.epochs = _read_epochs(runtime, log)
     log.recovery_point = recovery_point
@@ -92,7 +99,7 @@ def _clean_end(log: Log) -> int | None:
         log.active.unseal()
         return log.active.next_offset()
     except LogDamaged as damage:
-        logger.warning("%s: %s", log.active.path(segments.LOG_SUFFIX), damage)
+        logger.warning("%s: %s", log.active.path(LOG_SUFFIX), damage)
         return None
 
 
@@ -166,7 +173,7 @@ def _recover_segment(
     indexes = IndexBuilder(base, segment.index_interval_bytes)
     valid = 0
     aborted: list[AbortedTransaction] = []
-    file = runtime.disk.open(segment.path(segments.LOG_SUFFIX))
+    file = runtime.disk.open(segment.path(LOG_SUFFIX))
     try:
         size = file.size()
         try:
@@ -185,7 +192,7 @@ def _recover_segment(
                     ended = replay_batch(producers, header, batch)
                     aborted += [] if ended is None else [ended]
         except LogDamaged as damage:
-            logger.warning("%s: %s", segment.path(segments.LOG_SUFFIX), damage)
+            logger.warning("%s: %s", segment.path(LOG_SUFFIX), damage)
             file.truncate(valid)
             file.sync()
     finally:
@@ -200,7 +207,7 @@ def _recover_segment(
 def _check_transaction_indexes(runtime: Runtime, log: Log) -> None:
     """A damaged `.txnindex` would show aborted records: it is made again from the log."""
     for segment in log.segments:
-        if not runtime.disk.exists(segment.path(segments.TXN_INDEX_SUFFIX)):
+        if not runtime.disk.exists(segment.path(TXN_INDEX_SUFFIX)):
             continue
         try:
             segment.aborted()
@@ -215,7 +222,7 @@ def _check_transaction_indexes(runtime: Runtime, log: Log) -> None:
 def _open_segment(
     runtime: Runtime, open_files: OpenFiles, folder: Path, base_offset: int, settings: LogConfig
 ) -> Segment:
-    path = folder / segments.file_name(base_offset, segments.LOG_SUFFIX)
+    path = folder / file_name(base_offset, LOG_SUFFIX)
     return Segment(
         runtime.disk,
         open_files,
@@ -237,7 +244,7 @@ def _remove_stray_snapshots(runtime: Runtime, log: Log) -> None:
     for offset in offsets:
         newest_above = offset == newest and offset > log.active.base_offset
         if offset not in bases and not newest_above:
-            runtime.disk.remove(log.folder / segments.file_name(offset, segments.SNAPSHOT_SUFFIX))
+            runtime.disk.remove(log.folder / file_name(offset, SNAPSHOT_SUFFIX))
 
 
 def _read_topic_id(runtime: Runtime, folder: Path) -> bytes:
@@ -264,7 +271,7 @@ def _read_epochs(runtime: Runtime, log: Log) -> LeaderEpochs:
         logger.warning("%s: the leader epochs are read from the log: %s", path, damage)
     epochs = LeaderEpochs()
     for segment in log.segments:
-        file = runtime.disk.open(segment.path(segments.LOG_SUFFIX))
+        file = runtime.disk.open(segment.path(LOG_SUFFIX))
         try:
             for _, header in batch_scan.headers(file, 0, segment.size):
                 epochs.assign(header.partition_leader_epoch, header.base_offset)

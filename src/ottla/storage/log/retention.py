@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.storage.log.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.topics.configs import LogConfig
 
 if TYPE_CHECKING:

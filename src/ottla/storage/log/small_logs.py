@@ -19,12 +19,12 @@ from typing import NamedTuple
 from ottla.runtime import Disk, Runtime
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import CheckpointDamaged
-from ottla.storage.log import segment as segments
 from ottla.storage.log.leader_epochs import LeaderEpochs
 from ottla.storage.log.log import Log
-from ottla.storage.log.open_files import OpenFiles
-from ottla.storage.log.producer_state import ProducerBatch, SnapshotDamaged
-from ottla.storage.log.segment import Segment
+from ottla.storage.producers.state import ProducerBatch, SnapshotDamaged
+from ottla.storage.segment.file_names import LOG_SUFFIX, file_name
+from ottla.storage.segment.open_files import OpenFiles
+from ottla.storage.segment.segment import Segment
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 
@@ -56,7 +56,7 @@ def is_bare(log: Log, names: Collection[str]) -> bool:
     """Whether a log is small and its folder, which holds these names, has no side files."""
     if len(log.segments) != 1 or log.active.size > SMALL_LOG_BYTES:
         return False
-    own = segments.file_name(log.active.base_offset, segments.LOG_SUFFIX)
+    own = file_name(log.active.base_offset, LOG_SUFFIX)
     return all(name in (own, checkpoints.PARTITION_METADATA) for name in names)
 
 
@@ -68,7 +68,7 @@ def take_note(log: Log, disk: Disk) -> Note:
         log.topic_id.hex(),
         active.base_offset,
         active.size,
-        disk.mtime_ms(active.path(segments.LOG_SUFFIX)),
+        disk.mtime_ms(active.path(LOG_SUFFIX)),
         log.end_offset,
         *active.bounds_in_time(),
         log.epochs.entries(),
@@ -118,7 +118,7 @@ def load_noted(
         created_ms=note.mtime_ms,
         sealed=False,
     )
-    log_file = segment.path(segments.LOG_SUFFIX)
+    log_file = segment.path(LOG_SUFFIX)
     try:
         is_same = runtime.disk.size_and_mtime_ms(log_file) == (note.size, note.mtime_ms)
         topic_id, snapshot = bytes.fromhex(note.topic_id), bytes.fromhex(note.producers)

@@ -15,8 +15,8 @@ from ottla.storage.checkpoints import CheckpointDamaged
 from ottla.storage.compaction.plan import NEVER_CLEANED
 from ottla.storage.log import recovery, small_logs
 from ottla.storage.log.log import Log
-from ottla.storage.log.open_files import OpenFiles
 from ottla.storage.manager.dir_lock import HeldLock
+from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 

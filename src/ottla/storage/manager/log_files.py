@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ottla.runtime import Runtime
 from ottla.storage import checkpoints
-from ottla.storage.log import segment as segments
 from ottla.storage.log.log import Log
 from ottla.storage.log.small_logs import Note, is_bare, take_note
+from ottla.storage.segment.file_names import LOG_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def close_logs(logs: list[Log], runtime: Runtime, notes: list[Note]) -> None:
             if log.epochs.dirty:
                 epochs[_write_epochs_aside(log, runtime)] = log
         if log.end_offset > log.recovery_point:
-            unsynced.update(segment.path(segments.LOG_SUFFIX) for segment in log.segments[-2:])
+            unsynced.update(segment.path(LOG_SUFFIX) for segment in log.segments[-2:])
             unsynced.add(log.folder)
         if log.unsynced:
             unsynced |= log.unsynced

@@ -13,15 +13,15 @@ from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.runtime import Runtime
 from ottla.storage import checkpoints
 from ottla.storage.compaction.cleaner import Cleaner
-from ottla.storage.log import segment as segments
 from ottla.storage.log.log import Log
-from ottla.storage.log.open_files import OpenFiles
 from ottla.storage.log.small_logs import Note
 from ottla.storage.manager import twin_logs
 from ottla.storage.manager.data_dir import DataDir, deletion_name, future_name
 from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
 from ottla.storage.manager.housekeeping import Housekeeping
 from ottla.storage.manager.log_files import Removals, close_logs, sync_files
+from ottla.storage.segment.file_names import SEGMENT_SUFFIXES
+from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
@@ -415,7 +415,7 @@ class LogManager:
             for number, segment in enumerate(log.segments)
             if number + 1 == len(log.segments)
             or log.segments[number + 1].base_offset > log.recovery_point
-            for suffix in segments.SEGMENT_SUFFIXES[:3]
+            for suffix in SEGMENT_SUFFIXES[:3]
         ]
         paths += log.unsynced
         synced = set(paths)

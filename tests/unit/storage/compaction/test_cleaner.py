@@ -11,8 +11,8 @@ import pytest
 from ottla.config.broker import BrokerConfig
 from ottla.runtime import SystemDisk
 from ottla.storage.compaction import plan
-from ottla.storage.log.segment import rebuild_indexes
 from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.segment.segment import rebuild_indexes
 from ottla.wire import records
 from tests.support.storage.cleaner_helpers import DAY_MS, START_MS, Rig, age, compacted
 from tests.support.storage.log_helpers import TP, all_offsets, batch, reopen, runtime

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.log import segment as segments
 from ottla.storage.log.log import Log
 from ottla.storage.log.lookup import offset_at_or_after, offset_of_max_timestamp
-from ottla.storage.log.open_files import OpenFiles
+from ottla.storage.segment.open_files import OpenFiles
+from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET
 from ottla.wire import records
 from tests.support.storage.log_helpers import (
     START_MS,
@@ -273,6 +273,6 @@ def test_each_segment_begins_with_a_snapshot_also_after_a_gap(tmp_path: Path) ->
     snapshots = sorted(path.name for path in log.folder.glob("*.snapshot"))
     assert snapshots == ["00000000000000000001.snapshot", "00000000000000000011.snapshot"]
     # An offset index has no room for more than this.
-    far = log.end_offset + segments.MAX_RELATIVE_OFFSET + 1
+    far = log.end_offset + MAX_RELATIVE_OFFSET + 1
     log.append_as_follower(memoryview(records.build_batch(items, base_offset=far)))
     assert log.active.base_offset == far

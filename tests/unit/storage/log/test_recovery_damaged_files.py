@@ -16,8 +16,8 @@ from ottla.storage import checkpoints
 from ottla.storage.log import retention
 from ottla.storage.log.log import Log
 from ottla.storage.log.lookup import offset_at_or_after
-from ottla.storage.log.open_files import OpenFiles
 from ottla.storage.log.recovery import load_log
+from ottla.storage.segment.open_files import OpenFiles
 from tests.support.storage.cleaner_helpers import Rig
 from tests.support.storage.log_helpers import (
     START_MS,

@@ -13,9 +13,9 @@ from itertools import islice
 from operator import le, lt
 
 from ottla.runtime import File
-from ottla.storage.log import batch_scan
-from ottla.storage.log.batch_scan import LOOKUP_WINDOW_BYTES, LogDamaged
-from ottla.storage.log.index import IndexDamaged, OffsetIndex, TimeIndex
+from ottla.storage.segment import batch_scan
+from ottla.storage.segment.batch_scan import LOOKUP_WINDOW_BYTES, LogDamaged
+from ottla.storage.segment.index import IndexDamaged, OffsetIndex, TimeIndex
 from ottla.wire.records import BatchHeader
 
 

@@ -13,28 +13,36 @@ import logging
 from pathlib import Path
 
 from ottla.runtime import Disk
-from ottla.storage.log import batch_scan
-from ottla.storage.log import segment as segments
-from ottla.storage.log.batch_scan import LogDamaged
-from ottla.storage.log.segment import Segment
+from ottla.storage.segment import batch_scan
+from ottla.storage.segment.batch_scan import LogDamaged
+from ottla.storage.segment.file_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+    offsets_among,
+)
+from ottla.storage.segment.segment import Segment
 
 logger = logging.getLogger(__name__)
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
-_REMOVED_SUFFIXES = (segments.DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
+_REMOVED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
 _PASSING_SUFFIXES = (*_REMOVED_SUFFIXES, SWAP_SUFFIX)
-_LOG_LAST = tuple(reversed(segments.SEGMENT_SUFFIXES))
+_LOG_LAST = tuple(reversed(SEGMENT_SUFFIXES))
 
 
 def set_aside(disk: Disk, segment: Segment, *, keep_snapshot: bool = False) -> list[Path]:
     """Renames the files of a segment to `.deleted`; returns the new names."""
     segment.forget()
     removed: list[Path] = []
-    extra = () if keep_snapshot else (segments.SNAPSHOT_SUFFIX,)
-    for suffix in (*segments.SEGMENT_SUFFIXES, *extra):
+    extra = () if keep_snapshot else (SNAPSHOT_SUFFIX,)
+    for suffix in (*SEGMENT_SUFFIXES, *extra):
         path = segment.path(suffix)
         if disk.exists(path):
-            target = path.with_name(path.name + segments.DELETED_SUFFIX)
+            target = path.with_name(path.name + DELETED_SUFFIX)
             disk.rename(path, target)
             removed.append(target)
     return removed
@@ -43,7 +51,7 @@ def set_aside(disk: Disk, segment: Segment, *, keep_snapshot: bool = False) -> l
 def to_swap(disk: Disk, folder: Path, base_offset: int) -> None:
     """`.cleaned` to `.swap`, durably. Blocking; nobody else uses these names."""
     for suffix in _LOG_LAST:
-        name = segments.file_name(base_offset, suffix)
+        name = file_name(base_offset, suffix)
         if disk.exists(folder / (name + CLEANED_SUFFIX)):
             disk.rename(folder / (name + CLEANED_SUFFIX), folder / (name + SWAP_SUFFIX))
     disk.sync_dir(folder)
@@ -51,7 +59,7 @@ def to_swap(disk: Disk, folder: Path, base_offset: int) -> None:
 
 def complete_swap(disk: Disk, segment: Segment) -> None:
     """The segments that this one replaces are set aside already."""
-    for suffix in segments.SEGMENT_SUFFIXES:
+    for suffix in SEGMENT_SUFFIXES:
         path = segment.path(suffix)
         source = path.with_name(path.name + SWAP_SUFFIX)
         if disk.exists(source):
@@ -61,8 +69,8 @@ def complete_swap(disk: Disk, segment: Segment) -> None:
 def discard(disk: Disk, folder: Path, base_offset: int) -> None:
     """Takes back what a pass wrote and nobody wants any more; the log first, so that no restart
     finds it without the rest."""
-    for suffix in segments.SEGMENT_SUFFIXES:
-        name = segments.file_name(base_offset, suffix)
+    for suffix in SEGMENT_SUFFIXES:
+        name = file_name(base_offset, suffix)
         disk.remove(folder / (name + SWAP_SUFFIX))
         disk.remove(folder / (name + CLEANED_SUFFIX))
 
@@ -72,7 +80,7 @@ def bases_on_disk(disk: Disk, folder: Path) -> list[int]:
 
 
 def bases_among(names: list[str]) -> list[int]:
-    return segments.offsets_among(names, segments.LOG_SUFFIX)
+    return offsets_among(names, LOG_SUFFIX)
 
 
 def tidy(disk: Disk, folder: Path) -> list[str]:
@@ -91,9 +99,9 @@ def tidy(disk: Disk, folder: Path) -> list[str]:
             disk.remove(folder / name)
         else:
             is_wanted = smallest_cleaned is None or _stem(name) < smallest_cleaned
-            if is_wanted and segments.offsets_among([name], segments.LOG_SUFFIX + SWAP_SUFFIX):
+            if is_wanted and offsets_among([name], LOG_SUFFIX + SWAP_SUFFIX):
                 swaps.append(int(_stem(name)))
-            elif is_wanted and name.endswith(segments.TXN_INDEX_SUFFIX + SWAP_SUFFIX):
+            elif is_wanted and name.endswith(TXN_INDEX_SUFFIX + SWAP_SUFFIX):
                 transaction_indexes.append(name)
             else:
                 disk.remove(folder / name)
@@ -107,8 +115,8 @@ def tidy(disk: Disk, folder: Path) -> list[str]:
     left: list[str] = []
     for name in names:
         stem, _, suffix = name.partition(".")
-        is_index = f".{suffix}" in segments.SEGMENT_SUFFIXES
-        if is_index and stem + segments.LOG_SUFFIX not in names:
+        is_index = f".{suffix}" in SEGMENT_SUFFIXES
+        if is_index and stem + LOG_SUFFIX not in names:
             disk.remove(folder / name)
         else:
             left.append(name)
@@ -127,7 +135,7 @@ def _finish_swap(disk: Disk, folder: Path, base_offset: int) -> None:
     """Puts a compacted segment in the place of those that it covers. It was synced before it got
     its name; if it is damaged all the same, the segments that it was made of are the better ones,
     as long as they are there. The first of them is the first to go."""
-    target = folder / segments.file_name(base_offset, segments.LOG_SUFFIX)
+    target = folder / file_name(base_offset, LOG_SUFFIX)
     source = target.with_name(target.name + SWAP_SUFFIX)
     try:
         end = _end_of(disk, source, base_offset)
@@ -147,8 +155,8 @@ def _finish_swap(disk: Disk, folder: Path, base_offset: int) -> None:
     # does not hold for this.
     for covered in sorted({base_offset, *bases_on_disk(disk, folder)}):
         if base_offset <= covered < end:
-            for suffix in segments.SEGMENT_SUFFIXES:
-                disk.remove(folder / segments.file_name(covered, suffix))
+            for suffix in SEGMENT_SUFFIXES:
+                disk.remove(folder / file_name(covered, suffix))
     disk.rename(source, target)
 
 

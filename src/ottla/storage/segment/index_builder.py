@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.storage.log.index import OffsetIndex, TimeIndex
+from ottla.storage.segment.index import OffsetIndex, TimeIndex
 from ottla.wire.records import BatchHeader
 
 

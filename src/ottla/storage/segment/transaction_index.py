@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.storage.log.index import IndexDamaged
+from ottla.storage.segment.index import IndexDamaged
 
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = _ENTRY.size

@@ -7,7 +7,7 @@ import pytest
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import Origin
 from ottla.storage.log.log import Log
-from ottla.storage.log.producer_state import (
+from ottla.storage.producers.state import (
     MAX_SEQUENCE,
     ProducerBatch,
     ProducerState,

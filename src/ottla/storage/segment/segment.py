@@ -8,50 +8,37 @@ and writes them when it is sealed or closed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Disk, File
-from ottla.storage.log import batch_scan, transaction_index
-from ottla.storage.log.batch_scan import LogDamaged
-from ottla.storage.log.index import (
+from ottla.storage.segment import batch_scan, transaction_index
+from ottla.storage.segment.batch_scan import LogDamaged
+from ottla.storage.segment.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
+from ottla.storage.segment.index import (
     OFFSET_ENTRY_BYTES,
     TIME_ENTRY_BYTES,
     IndexDamaged,
     OffsetIndex,
     TimeIndex,
 )
-from ottla.storage.log.index_builder import IndexBuilder
-from ottla.storage.log.index_checks import check_indexes
-from ottla.storage.log.open_files import OpenFiles
-from ottla.storage.log.transaction_index import AbortedTransaction
+from ottla.storage.segment.index_builder import IndexBuilder
+from ottla.storage.segment.index_checks import check_indexes
+from ottla.storage.segment.open_files import OpenFiles
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.wire.records import LOG_OVERHEAD_BYTES, BatchHeader
 
 logger = logging.getLogger(__name__)
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TXN_INDEX_SUFFIX = ".txnindex"
-SNAPSHOT_SUFFIX = ".snapshot"
-DELETED_SUFFIX = ".deleted"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 EMPTY = memoryview(b"")
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
-_DIGITS = 20
 MAX_SEGMENT_BYTES = 0x7FFFFFFF
-
-
-def file_name(base_offset: int, suffix: str) -> str:
-    return f"{base_offset:0{_DIGITS}d}{suffix}"
-
-
-def offsets_among(names: Iterable[str], suffix: str) -> list[int]:
-    """The offsets of the names that `file_name` makes with this suffix, ascending."""
-    stems = (name[: -len(suffix)] for name in names if name.endswith(suffix))
-    return sorted(
-        int(stem) for stem in stems if len(stem) == _DIGITS and stem.isascii() and stem.isdigit()
-    )
 
 
 # A batch inside an append: where it starts there, its last offset and largest timestamp.

@@ -8,10 +8,10 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import Origin
-from ottla.storage.log import transaction_index
-from ottla.storage.log.index import IndexDamaged
 from ottla.storage.log.log import Log
-from ottla.storage.log.transaction_index import AbortedTransaction
+from ottla.storage.segment import transaction_index
+from ottla.storage.segment.index import IndexDamaged
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.wire import records
 from tests.support.storage.log_helpers import START_MS, batch, new_log, reopen, settings
 

@@ -13,7 +13,7 @@ from collections.abc import ItemsView
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.log.transaction_index import AbortedTransaction
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.wire.checksum import crc32c
 
 NO_PRODUCER = -1

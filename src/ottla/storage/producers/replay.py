@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.storage.log.producer_state import EndMarker, ProducerBatch, ProducerState
-from ottla.storage.log.transaction_index import AbortedTransaction
+from ottla.storage.producers.state import EndMarker, ProducerBatch, ProducerState
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.wire import records
 from ottla.wire.primitives import Buffer
 from ottla.wire.records import BatchHeader

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.runtime import Disk
-from ottla.storage.log import batch_scan
-from ottla.storage.log import segment as segments
-from ottla.storage.log.producer_state import ProducerState, SnapshotDamaged
-from ottla.storage.log.replay import remembered, replay_batch
-from ottla.storage.log.segment import Segment
-from ottla.storage.log.transaction_index import AbortedTransaction
+from ottla.storage.producers.replay import remembered, replay_batch
+from ottla.storage.producers.state import ProducerState, SnapshotDamaged
+from ottla.storage.segment import batch_scan
+from ottla.storage.segment.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_among
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from ottla.storage.log.log import Log
@@ -26,7 +26,7 @@ _RECALLED_BYTES = batch_scan.SCAN_WINDOW_BYTES
 
 def snapshot_offsets(disk: Disk, folder: Path) -> list[int]:
     """Offsets of the folder's snapshot files, ascending."""
-    return segments.offsets_among(disk.list_dir(folder), segments.SNAPSHOT_SUFFIX)
+    return offsets_among(disk.list_dir(folder), SNAPSHOT_SUFFIX)
 
 
 def newest_snapshot(disk: Disk, folder: Path, start_offset: int, end_offset: int) -> ProducerState:
@@ -35,7 +35,7 @@ def newest_snapshot(disk: Disk, folder: Path, start_offset: int, end_offset: int
     for offset in reversed(snapshot_offsets(disk, folder)):
         if not start_offset < offset <= end_offset:
             continue
-        path = folder / segments.file_name(offset, segments.SNAPSHOT_SUFFIX)
+        path = folder / file_name(offset, SNAPSHOT_SUFFIX)
         try:
             state.load_snapshot(disk.read_bytes(path), offset)
             return state
@@ -68,7 +68,7 @@ def state_at(
                 replay_segment(disk, segment, state)
             except batch_scan.LogDamaged as damage:
                 # Whoever reads there is told; what comes after tells most of the producers again.
-                path = segment.path(segments.LOG_SUFFIX)
+                path = segment.path(LOG_SUFFIX)
                 logger.warning("%s: producers are not read past it: %s", path, damage)
     state.map_end_offset = end_offset
     return state
@@ -104,7 +104,7 @@ def _recall_batches(disk: Disk, parts: Sequence[Segment], state: ProducerState) 
 def _headers_with_sequences(
     disk: Disk, segment: Segment, start: int, end: int
 ) -> list[records.BatchHeader]:
-    file = disk.open(segment.path(segments.LOG_SUFFIX))
+    file = disk.open(segment.path(LOG_SUFFIX))
     try:
         return [
             header
@@ -119,7 +119,7 @@ def replay_segment(disk: Disk, segment: Segment, state: ProducerState) -> list[A
     """Adds what the segment holds after the state; the transactions that were aborted in it."""
     from_offset = state.map_end_offset
     aborted: list[AbortedTransaction] = []
-    file = disk.open(segment.path(segments.LOG_SUFFIX))
+    file = disk.open(segment.path(LOG_SUFFIX))
     try:
         for position, header in batch_scan.headers(file, 0, segment.size):
             if header.producer_id < 0 or header.base_offset < from_offset:
