@@ -20,7 +20,7 @@ from ottla.wire.records import CRC_START, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYT
 
 if TYPE_CHECKING:
     from ottla.storage.log.log import Log
-    from ottla.storage.segment.segment import BatchPlace
+    from ottla.storage.segment.sparse_indexes import BatchPlace
     from ottla.topics.configs import LogConfig
 
 # Without a bit above the codec: no transaction, no marker, no append time; the last codec is zstd.

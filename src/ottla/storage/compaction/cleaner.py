@@ -133,7 +133,7 @@ class Cleaner:
             await self._flush(log)
             self._check_unchanged(log, generation, log.segments)
         horizon_ms = self._delete_horizon_ms(log, dirty.first_dirty)
-        aborted = [entry for segment in log.segments for entry in segment.aborted()]
+        aborted = [entry for segment in log.segments for entry in segment.transactions.aborted()]
         buffer_bytes = config.integer("log.cleaner.io.buffer.size")
         newest = OffsetMap(
             capacity_for(

@@ -104,7 +104,7 @@ def group_segments(
     groups: list[list[Segment]] = []
     size = offset_bytes = time_bytes = 0
     for number, segment in enumerate(parts):
-        offset_entries, time_entries = segment.index_entries()
+        offset_entries, time_entries = segment.indexes().entry_counts()
         size += segment.size
         offset_bytes += offset_entries * OFFSET_ENTRY_BYTES
         time_bytes += time_entries * TIME_ENTRY_BYTES

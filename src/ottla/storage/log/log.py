@@ -30,9 +30,9 @@ from ottla.storage.segment.segment import (
     EMPTY,
     MAX_RELATIVE_OFFSET,
     MAX_SEGMENT_BYTES,
-    BatchPlace,
     Segment,
 )
+from ottla.storage.segment.sparse_indexes import BatchPlace
 from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -267,7 +267,7 @@ class Log:
             if header.producer_id >= 0:
                 aborted = replay_batch(self.producers, header, view)
                 if aborted is not None:
-                    self.unsynced.add(active.add_aborted(aborted))
+                    self.unsynced.add(active.transactions.add(aborted))
         self.grown_to(last_offset + 1, active.size)
 
     def grown_to(self, end_offset: int, position: int) -> None:
@@ -337,7 +337,7 @@ class Log:
         (Log.addAbortedTransactions); a few too many do no harm."""
         slot = max(0, bisect_right(self._bases, offset) - 1)
         found: list[AbortedTransaction] = []
-        if not any(segment.aborted() for segment in self._segments[slot:]):
+        if not any(segment.transactions.aborted() for segment in self._segments[slot:]):
             return found
         upper_bound = self.end_offset
         for number in range(slot, len(self._segments)):
@@ -345,14 +345,16 @@ class Log:
             position = self._position_of(segment, offset)
             if position is None:
                 continue
-            bound = segment.offset_after(position + size)
+            bound = segment.indexes().offset_after(position + size)
             if bound is not None:
                 upper_bound = bound
             elif number + 1 < len(self._bases):
                 upper_bound = self._bases[number + 1]
             break
         for segment in self._segments[slot:]:
-            if transaction_index.collect(segment.aborted(), offset, upper_bound, found):
+            if transaction_index.collect(
+                segment.transactions.aborted(), offset, upper_bound, found
+            ):
                 break
         return found
 
@@ -499,7 +501,7 @@ class Log:
         self.unsynced = {folder / path.name for path in self.unsynced}
         self.folder = folder
         for segment in self._segments:
-            segment.folder = folder
+            segment.move_to(folder)
 
     def release(self) -> None:
         """Gives back all descriptors."""

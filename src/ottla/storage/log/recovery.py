@@ -138,7 +138,7 @@ def recover(
         following = parts[number + 1].base_offset if number + 1 < len(parts) else None
         cut, end = _recover_segment(runtime, parts[number], epochs, producers, following)
         if not bare:
-            parts[number].write_indexes()
+            parts[number].indexes().write()
         is_short = following is not None and end < following and not may_have_gaps
         if cut or is_short:
             logger.warning(
@@ -199,7 +199,7 @@ def _recover_segment(
         file.close()
     segment.size = valid
     segment.adopt_indexes(*indexes.finish())
-    segment.set_aborted(aborted)
+    segment.transactions.replace(aborted)
     producers.map_end_offset = max(producers.map_end_offset, expected)
     return size - valid, expected
 
@@ -210,13 +210,13 @@ def _check_transaction_indexes(runtime: Runtime, log: Log) -> None:
         if not runtime.disk.exists(segment.path(TXN_INDEX_SUFFIX)):
             continue
         try:
-            segment.aborted()
+            segment.transactions.aborted()
         except KafkaError as damage:
             logger.warning("%s", damage)
             state = snapshots.state_at(
                 runtime.disk, log.folder, log.segments, log.start_offset, segment.base_offset
             )
-            segment.set_aborted(snapshots.replay_segment(runtime.disk, segment, state))
+            segment.transactions.replace(snapshots.replay_segment(runtime.disk, segment, state))
 
 
 def _open_segment(

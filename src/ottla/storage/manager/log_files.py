@@ -83,7 +83,7 @@ def close_logs(logs: list[Log], runtime: Runtime, notes: list[Note]) -> None:
             bare.append(log)
         else:
             log.write_snapshot()
-            log.active.write_indexes()
+            log.active.indexes().write()
             if log.epochs.dirty:
                 epochs[_write_epochs_aside(log, runtime)] = log
         if log.end_offset > log.recovery_point:

@@ -92,7 +92,7 @@ def _recall_batches(disk: Disk, parts: Sequence[Segment], state: ProducerState) 
         try:
             located = segment.locate(offset)
             end = segment.size if located is None else located[0]
-            start = segment.batch_start(max(0, end - budget))
+            start = segment.indexes().batch_start(max(0, end - budget))
             found = _headers_with_sequences(disk, segment, start, end)
         except batch_scan.LogDamaged:
             break  # recovery meets it

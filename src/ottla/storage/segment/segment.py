@@ -1,69 +1,47 @@
-"""One segment: a `.log` file of batches and its sparse indexes (LogSegment).
+"""One segment: a `.log` file of batches and what is indexed of it (LogSegment).
 
 The descriptor is opened on first use and given back under pressure (`OpenFiles`); so are the
-indexes of a sealed segment, which its files hold. The active segment keeps its indexes in memory
-and writes them when it is sealed or closed.
+indexes of a sealed segment, which its files hold.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Disk, File
-from ottla.storage.segment import batch_scan, transaction_index
+from ottla.storage.segment import batch_scan
 from ottla.storage.segment.batch_scan import LogDamaged
-from ottla.storage.segment.file_names import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    file_name,
-)
-from ottla.storage.segment.index import (
-    OFFSET_ENTRY_BYTES,
-    TIME_ENTRY_BYTES,
-    IndexDamaged,
-    OffsetIndex,
-    TimeIndex,
-)
-from ottla.storage.segment.index_builder import IndexBuilder
-from ottla.storage.segment.index_checks import check_indexes
+from ottla.storage.segment.file_names import LOG_SUFFIX, file_name
+from ottla.storage.segment.index import IndexDamaged, OffsetIndex, TimeIndex
 from ottla.storage.segment.open_files import OpenFiles
-from ottla.storage.segment.transaction_index import AbortedTransaction
+from ottla.storage.segment.sparse_indexes import BatchPlace, SparseIndexes
+from ottla.storage.segment.transaction_index import TransactionIndex
 from ottla.wire.records import LOG_OVERHEAD_BYTES, BatchHeader
 
-logger = logging.getLogger(__name__)
 EMPTY = memoryview(b"")
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 MAX_SEGMENT_BYTES = 0x7FFFFFFF
 
 
-# A batch inside an append: where it starts there, its last offset and largest timestamp.
-BatchPlace = tuple[int, int, int]
-
-
 class Segment:
+    """Batches from `base_offset` on: appended, read, found by offset or time, cut at the end.
+
+    Sealed once another one follows; its indexes are in their files then and may leave memory.
+    """
+
     __slots__ = (
-        "_aborted",
-        "_bytes_since_entry",
         "_disk",
         "_file",
         "_first_timestamp",
-        "_is_scanned",
-        "_max_timestamp",
-        "_max_timestamp_offset",
-        "_offset_index",
+        "_indexes",
         "_open_files",
         "_sealed",
-        "_time_index",
         "base_offset",
         "created_ms",
         "folder",
-        "index_interval_bytes",
         "size",
+        "transactions",
     )
 
     def __init__(
@@ -83,20 +61,13 @@ class Segment:
         self.folder = folder
         self.base_offset = base_offset
         self.size = size
-        self.index_interval_bytes = index_interval_bytes
         self.created_ms = created_ms
         self._sealed = sealed
         self._file: File | None = None
-        self._offset_index: OffsetIndex | None = None if size else OffsetIndex()
-        self._time_index: TimeIndex | None = None if size else TimeIndex()
-        # None = not read yet; every entry is in its file as soon as it is here.
-        self._aborted: list[AbortedTransaction] | None = None if size else []
-        # Whether indexes that contradicted the log were tried to be made again.
-        self._is_scanned = False
-        self._bytes_since_entry = 0
-        # None = not read yet: the time index's last entry has it.
-        self._max_timestamp: int | None = None if size else -1
-        self._max_timestamp_offset = base_offset
+        self._indexes = SparseIndexes(
+            disk, folder, base_offset, index_interval_bytes, is_empty=not size
+        )
+        self.transactions = TransactionIndex(disk, folder, base_offset, is_empty=not size)
         self._first_timestamp: int | None = None
 
     def path(self, suffix: str) -> Path:
@@ -105,6 +76,14 @@ class Segment:
     @property
     def sealed(self) -> bool:
         return self._sealed
+
+    @property
+    def index_interval_bytes(self) -> int:
+        return self._indexes.interval_bytes
+
+    @index_interval_bytes.setter
+    def index_interval_bytes(self, interval_bytes: int) -> None:
+        self._indexes.interval_bytes = interval_bytes
 
     def file(self) -> File:
         file = self._file
@@ -120,41 +99,39 @@ class Segment:
         if file is not None:
             file.close()
         if self._sealed and self.size:
-            self._offset_index = self._time_index = None
-        if self._aborted:
-            self._aborted = None
+            self._indexes.release()
+        self.transactions.release()
 
     def forget(self) -> None:
         """As `release`, for a segment that is not used any more."""
         self._open_files.forget(self)
         self.release()
 
+    def move_to(self, folder: Path) -> None:
+        """The folder was renamed."""
+        self.folder = self._indexes.folder = self.transactions.folder = folder
+
+    def indexes(self) -> SparseIndexes:
+        """Ready to be asked for places."""
+        indexes = self._indexes
+        if not indexes.is_loaded:
+            self._open_files.touch(self)
+            indexes.load(self.file(), self.size, is_sealed=self._sealed)
+        return indexes
+
     def append(self, parts: Sequence[memoryview], places: Sequence[BatchPlace]) -> None:
         """Writes batches in one go, then indexes them (LogSegment.append, batch by batch)."""
         start = self.size
-        offset_index, time_index = self._indexes()
-        largest = self.max_timestamp if self._max_timestamp is None else self._max_timestamp
+        indexes = self._indexes
+        if not indexes.is_loaded:
+            self.indexes()
         # Not at the file's end: an append that failed half way may have left bytes there.
         if len(parts) == 1:
             self.file().write_at(parts[0], start)
             total = len(parts[0])
         else:
             total = self.file().write_parts_at(parts, start)
-        base = self.base_offset
-        since = self._bytes_since_entry
-        interval = self.index_interval_bytes
-        previous = 0
-        for position, last_offset, max_timestamp in places:
-            since += position - previous
-            previous = position
-            if max_timestamp > largest:
-                self._max_timestamp = largest = max_timestamp
-                self._max_timestamp_offset = last_offset
-            if since > interval:
-                offset_index.append(last_offset - base, start + position)
-                time_index.append(largest, self._max_timestamp_offset - base)
-                since = 0
-        self._bytes_since_entry = since + total - previous
+        indexes.add(places, start, total)
         self.size = start + total
         if self._first_timestamp is None:
             self._first_timestamp = places[0][2]
@@ -176,34 +153,16 @@ class Segment:
             data = self.file().read_at(min(first_batch, available), position)
         return memoryview(data)
 
-    def index_entries(self) -> tuple[int, int]:
-        """How many entries the offset index and the time index have."""
-        offset_index, time_index = self._indexes()
-        return len(offset_index), len(time_index)
-
     def indexes_full(self, index_bytes: int) -> bool:
-        """Kafka keeps one slot of the time index free for the entry made on roll."""
-        if self._sealed or self._offset_index is None or self._time_index is None:
-            return False
-        return (
-            len(self._offset_index.offsets) >= index_bytes // OFFSET_ENTRY_BYTES
-            or len(self._time_index.timestamps) >= index_bytes // TIME_ENTRY_BYTES - 1
-        )
+        """Whether the segment can grow no further for them; a sealed one does not grow anyway."""
+        return not self._sealed and self._indexes.is_full(index_bytes)
 
     @property
     def max_timestamp(self) -> int:
-        if self._max_timestamp is None:
-            _, time_index = self._indexes()
-            last = time_index.last()
-            self._max_timestamp = -1 if last is None else last[0]
-            if last is not None:
-                self._max_timestamp_offset = self.base_offset + last[1]
-        return self._max_timestamp
-
-    @property
-    def max_timestamp_offset(self) -> int:
-        _ = self.max_timestamp
-        return self._max_timestamp_offset
+        timestamp = self._indexes.max_timestamp
+        if timestamp is None:
+            timestamp = self.indexes().max_timestamp
+        return -1 if timestamp is None else timestamp
 
     @property
     def first_timestamp(self) -> int:
@@ -222,12 +181,11 @@ class Segment:
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch whose last offset is at or after `offset`; None behind the end."""
-        offset_index, _ = self._indexes()
-        start = offset_index.position_before(max(0, offset - self.base_offset))
+        start = self.indexes().position_before(offset)
         try:
             return self._scan_for(offset, start)
         except IndexDamaged as damage:
-            if not self._replace_indexes(damage):
+            if not self._indexes.replace(self.file(), self.size, damage, is_sealed=self._sealed):
                 raise LogDamaged(start, str(damage)) from None
         return self.locate(offset)
 
@@ -249,12 +207,12 @@ class Segment:
 
     def locate_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch with a record at or after `timestamp` and `start_offset`."""
-        offset_index, time_index = self._indexes()
-        relative = max(time_index.offset_before(timestamp), start_offset - self.base_offset)
-        start = offset_index.position_before(max(0, relative))
-        if start and self.locate(self.base_offset + relative) is not None:
+        indexes = self.indexes()
+        offset = max(indexes.offset_before_time(timestamp), start_offset)
+        start = indexes.position_before(offset)
+        if start and self.locate(offset) is not None:
             # The lookup made the indexes again where they did not fit.
-            start = self._indexes()[0].position_before(relative)
+            start = self.indexes().position_before(offset)
         for position, header in batch_scan.headers(self.file(), start, self.size):
             last_offset = header.base_offset + header.last_offset_delta
             if header.max_timestamp >= timestamp and last_offset >= start_offset:
@@ -270,177 +228,44 @@ class Segment:
 
     def next_offset(self) -> int:
         """The offset after the last batch."""
-        offset_index, _ = self._indexes()
         end = self.base_offset
-        for _, header in batch_scan.headers(self.file(), offset_index.last_position(), self.size):
+        start = self.indexes().last_position()
+        for _, header in batch_scan.headers(self.file(), start, self.size):
             end = header.base_offset + header.last_offset_delta + 1
         return end
 
     def truncate(self, size: int, offset: int) -> None:
         """Cuts the file at a batch boundary that lies at `offset`."""
-        offset_index, time_index = self._indexes()
+        indexes = self.indexes()
         self.file().truncate(size)
         self.size = size
-        offset_index.truncate_to_position(size)
-        time_index.truncate_to_offset(offset - self.base_offset)
-        self._bytes_since_entry = 0
-        kept = [entry for entry in self.aborted() if entry.last_offset < offset]
-        if len(kept) < len(self.aborted()):
-            self.set_aborted(kept)
+        indexes.truncate(size, offset)
+        self.transactions.truncate(offset)
         if size == 0:
             self._first_timestamp = None
-        last = time_index.last()
-        self._max_timestamp = -1 if last is None else last[0]
-        self._max_timestamp_offset = self.base_offset + (0 if last is None else last[1])
-        for _, header in batch_scan.headers(self.file(), offset_index.last_position(), size):
-            if header.max_timestamp > self._max_timestamp and header.record_count:
-                self._max_timestamp = header.max_timestamp
-                self._max_timestamp_offset = header.base_offset + header.last_offset_delta
+        indexes.find_max_timestamp(self.file(), size)
 
     def adopt_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Takes indexes that a scan of the whole file made; their last time entry is its end."""
-        self._offset_index, self._time_index = offset_index, time_index
-        self._max_timestamp = None
+        """Takes indexes that a scan of the whole file made."""
+        self._indexes.adopt(offset_index, time_index)
 
     def bounds_in_time(self) -> tuple[int, int, int | None]:
         """Largest timestamp, its offset, and the first one where it was asked for before."""
-        return self.max_timestamp, self._max_timestamp_offset, self._first_timestamp
+        return self.max_timestamp, self._indexes.max_timestamp_offset, self._first_timestamp
 
     def adopt_bounds_in_time(self, largest: int, offset: int, first: int | None) -> None:
         """Takes what `bounds_in_time` gave for a file too small to need index entries."""
-        self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
-        self._aborted = []
-        self._max_timestamp, self._max_timestamp_offset = largest, offset
+        self._indexes.adopt_bounds(largest, offset)
+        self.transactions.known_empty()
         self._first_timestamp = first
         self._sealed = False
 
-    def aborted(self) -> list[AbortedTransaction]:
-        """Transactions whose abort marker is in this segment, by marker; not to be changed."""
-        if self._aborted is None:
-            path = self.path(TXN_INDEX_SUFFIX)
-            data = self._disk.read_bytes(path) if self._disk.exists(path) else b""
-            try:
-                self._aborted = transaction_index.decode(data)
-            except IndexDamaged as damage:
-                # Recovery rebuilds it at the next start; until then nobody may guess.
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path}: {damage}") from None
-        return self._aborted
-
-    def add_aborted(self, entry: AbortedTransaction) -> Path:
-        """Returns the file that this was written to; the log's next flush syncs it."""
-        entries = self.aborted()
-        path = self.path(TXN_INDEX_SUFFIX)
-        file = self._disk.open(path)
-        try:
-            # Not at the file's end: a failed write may have left bytes there.
-            file.write_at(
-                transaction_index.encode((entry,)), len(entries) * transaction_index.ENTRY_BYTES
-            )
-        finally:
-            file.close()
-        entries.append(entry)
-        return path
-
-    def set_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
-        """Replaces all entries (truncation, recovery); none leave no file."""
-        path = self.path(TXN_INDEX_SUFFIX)
-        if entries:
-            file = self._disk.open(path)
-            try:
-                file.truncate(0)
-                file.append(transaction_index.encode(entries))
-                file.sync()
-            finally:
-                file.close()
-        else:
-            self._disk.remove(path)
-        self._aborted = list(entries)
-
-    def batch_start(self, position: int) -> int:
-        """Where a batch starts at or somewhat before a place in the file."""
-        offset_index, _ = self._indexes()
-        return offset_index.position_at_or_before(position)
-
-    def offset_after(self, position: int) -> int | None:
-        """An offset that no batch before the position reaches; None where the index ends before
-        (OffsetIndex.fetchUpperBoundOffset)."""
-        offset_index, _ = self._indexes()
-        relative = offset_index.offset_from(position)
-        return None if relative is None else self.base_offset + relative
-
-    def _indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        if self._offset_index is None or self._time_index is None:
-            self._open_files.touch(self)
-            try:
-                self._offset_index = OffsetIndex.decode(
-                    self._disk.read_bytes(self.path(INDEX_SUFFIX)), self.size
-                )
-                self._time_index = TimeIndex.decode(
-                    self._disk.read_bytes(self.path(TIME_INDEX_SUFFIX))
-                )
-                self._check(self._offset_index, self._time_index)
-            except (FileNotFoundError, IndexDamaged):
-                self._offset_index, self._time_index, _ = rebuild_indexes(self)
-        return self._offset_index, self._time_index
-
-    def _check(self, offsets: OffsetIndex, times: TimeIndex) -> None:
-        try:
-            check_indexes(
-                self.file(), self.base_offset, self.size, self.index_interval_bytes, offsets, times
-            )
-        except IndexDamaged as damage:
-            self._replace_indexes(damage)
-
-    def _replace_indexes(self, damage: IndexDamaged) -> bool:
-        """Indexes from the log in the place of those that contradict it, also on disk where they
-        belong. Once only, and not where the log itself is damaged: reads behind that place need
-        what the files have."""
-        if self._is_scanned:
-            return False
-        self._is_scanned = True
-        offset_index, time_index, is_whole = rebuild_indexes(self)
-        if is_whole:
-            logger.warning("%s: its indexes are made again: %s", self.path(LOG_SUFFIX), damage)
-            self.adopt_indexes(offset_index, time_index)
-            if self._sealed:
-                self.write_indexes()
-        return is_whole
-
     def seal(self) -> None:
         """No more appends: the indexes go to their files."""
-        self.write_indexes()
+        self.indexes().write()
         self._sealed = True
 
     def unseal(self) -> None:
         """The segment is the last one (again): its indexes stay in memory and may grow."""
-        self._indexes()
+        self.indexes()
         self._sealed = False
-
-    def write_indexes(self) -> None:
-        """Adds the time entry for the end and writes both files, trimmed as Kafka leaves them."""
-        offset_index, time_index = self._indexes()
-        time_index.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
-        contents = ((INDEX_SUFFIX, offset_index.encode()), (TIME_INDEX_SUFFIX, time_index.encode()))
-        for suffix, data in contents:
-            file = self._disk.open(self.path(suffix))
-            try:
-                # Not emptied first: some file systems then write a file out as it is closed.
-                file.write_at(data, 0)
-                if file.size() > len(data):
-                    file.truncate(len(data))
-            finally:
-                file.close()
-
-
-def rebuild_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex, bool]:
-    """Both indexes from the log itself (LogSegment.recover without the cut), and whether it could
-    be read to its end."""
-    builder = IndexBuilder(segment.base_offset, segment.index_interval_bytes)
-    is_whole = True
-    try:
-        for position, header in batch_scan.headers(segment.file(), 0, segment.size):
-            builder.add(position, header)
-    except LogDamaged:
-        # Reads up to the damage still work; a follower or an operator repairs the rest.
-        is_whole = False
-    return *builder.finish(), is_whole

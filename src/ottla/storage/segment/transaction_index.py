@@ -7,9 +7,13 @@ markers; each is written when its marker is appended and rebuilt with the segmen
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from ottla.errors import ErrorCode, KafkaError
+from ottla.runtime import Disk
+from ottla.storage.segment.file_names import TXN_INDEX_SUFFIX, file_name
 from ottla.storage.segment.index import IndexDamaged
 
 _ENTRY = struct.Struct(">hqqqq")
@@ -60,3 +64,76 @@ def collect(
         if entry.last_stable_offset >= upper_bound:
             return True
     return False
+
+
+class TransactionIndex:
+    """The file of one segment. It is read on first use, and has every entry as soon as this has."""
+
+    __slots__ = ("_aborted", "_base_offset", "_disk", "folder")
+
+    def __init__(self, disk: Disk, folder: Path, base_offset: int, *, is_empty: bool) -> None:
+        self._disk = disk
+        self.folder = folder
+        self._base_offset = base_offset
+        # None = not read yet.
+        self._aborted: list[AbortedTransaction] | None = [] if is_empty else None
+
+    @property
+    def path(self) -> Path:
+        return self.folder / file_name(self._base_offset, TXN_INDEX_SUFFIX)
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """Transactions whose abort marker is in the segment, by marker; not to be changed."""
+        if self._aborted is None:
+            path = self.path
+            data = self._disk.read_bytes(path) if self._disk.exists(path) else b""
+            try:
+                self._aborted = decode(data)
+            except IndexDamaged as damage:
+                # Recovery rebuilds it at the next start; until then nobody may guess.
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path}: {damage}") from None
+        return self._aborted
+
+    def add(self, entry: AbortedTransaction) -> Path:
+        """Returns the file that this was written to; the log's next flush syncs it."""
+        entries = self.aborted()
+        path = self.path
+        file = self._disk.open(path)
+        try:
+            # Not at the file's end: a failed write may have left bytes there.
+            file.write_at(encode((entry,)), len(entries) * ENTRY_BYTES)
+        finally:
+            file.close()
+        entries.append(entry)
+        return path
+
+    def replace(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Other entries in the place of all; none leave no file."""
+        path = self.path
+        if entries:
+            file = self._disk.open(path)
+            try:
+                file.truncate(0)
+                file.append(encode(entries))
+                file.sync()
+            finally:
+                file.close()
+        else:
+            self._disk.remove(path)
+        self._aborted = list(entries)
+
+    def truncate(self, offset: int) -> None:
+        """Forgets transactions whose marker lies at the offset or behind it."""
+        entries = self.aborted()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            self.replace(kept)
+
+    def release(self) -> None:
+        """Gives back the memory of what the file has."""
+        if self._aborted:
+            self._aborted = None
+
+    def known_empty(self) -> None:
+        """The segment has no aborted transaction, so that there is nothing to read."""
+        self._aborted = []

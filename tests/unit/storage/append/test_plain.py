@@ -27,8 +27,8 @@ def content(log: Log) -> tuple[object, ...]:
     active = log.active
     return (
         bytes(active.file().read_at(active.size, 0)),
-        active.index_entries(),
-        (active.max_timestamp, active.max_timestamp_offset, active.first_timestamp),
+        active.indexes().entry_counts(),
+        (active.max_timestamp, active.indexes().max_timestamp_offset, active.first_timestamp),
         (log.end_offset, log.producers.map_end_offset, log.epochs.entries()),
         log.producers.encode_snapshot(),
         [log.bytes_between(offset, log.end_offset) for offset in range(log.end_offset)],

@@ -116,7 +116,7 @@ def test_index_files_are_what_kafka_expects(tmp_path: Path) -> None:
     log = new_log(tmp_path, settings(segment_bytes=8000, index_interval_bytes=300))
     for number in range(300):
         log.append_as_leader(batch(1 + number % 3, timestamp=START_MS + number * 7 % 500), 0)
-    log.active.write_indexes()
+    log.active.indexes().write()
     assert check_index_files(log) > 50
 
 
@@ -126,7 +126,7 @@ def test_a_follower_indexes_every_batch_of_an_append(tmp_path: Path) -> None:
         leader.append_as_leader(batch(2, timestamp=START_MS + number), 1)
     follower = new_log(tmp_path / "b", settings(index_interval_bytes=200, segment_bytes=3000))
     follower.append_as_follower(leader.read(0, 1 << 20, leader.end_offset, min_one_batch=True))
-    follower.active.write_indexes()
+    follower.active.indexes().write()
     assert all_offsets(follower) == all_offsets(leader)
     assert follower.epochs.entries() == leader.epochs.entries()
     assert len(follower.segments) > 1

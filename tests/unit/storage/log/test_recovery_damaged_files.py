@@ -40,7 +40,7 @@ def filled(path: Path) -> Log:
         log.append_as_leader(batch(timestamp=START_MS + number, producer=(7, 0, number)), 1)
     assert [segment.base_offset for segment in log.segments] == [0, 20, 40]
     log.set_high_watermark(60)
-    log.active.write_indexes()
+    log.active.indexes().write()
     log.write_snapshot()
     log.write_epochs()
     log.release()
