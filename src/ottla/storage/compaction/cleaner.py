@@ -26,7 +26,7 @@ from ottla.wire.primitives import WireError
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
-    from ottla.storage.compaction.rewrite import Cleaned, GroupRewrite, LastWrite, Source
+    from ottla.storage.compaction.rewrite import GroupRewrite, LastWrite, Source
 
 logger = logging.getLogger(__name__)
 
@@ -205,26 +205,19 @@ class Cleaner:
             # The folder may have been renamed or be gone: then there is nothing to take back.
             renamed_files.discard(disk, folder, base_offset)
             raise
-        self._set_aside(log, log.replace_segments(group, self._segment(log, cleaned)))
-
-    def _segment(self, log: Log, cleaned: Cleaned) -> Segment:
-        segment = Segment(
-            self._runtime.disk,
-            log.open_files,
-            log.folder,
-            cleaned.base_offset,
-            size=cleaned.size,
+        compacted = log.segments.opened(
+            base_offset,
+            cleaned.size,
             index_interval_bytes=log.settings.index_interval_bytes,
             created_ms=self._runtime.clock.now_ms(),
-            sealed=True,
         )
-        segment.adopt_indexes(cleaned.offsets, cleaned.times)
-        return segment
+        compacted.adopt_indexes(cleaned.offsets, cleaned.times)
+        self._set_aside(log, log.replace_segments(group, compacted))
 
-    def _check_unchanged(self, log: Log, generation: int, group: list[Segment]) -> None:
+    def _check_unchanged(self, log: Log, generation: int, group: Sequence[Segment]) -> None:
         if self._current(log.tp) is not log:
             raise Interrupted("the log is gone or is being moved")
-        if log.generation != generation or not log.holds(group):
+        if log.generation != generation or not log.segments.holds(group):
             raise Interrupted("its segments have changed")
 
     async def _run(self, steps: Iterator[int]) -> None:

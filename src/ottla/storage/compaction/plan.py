@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ottla.storage.log.log import Log
 from ottla.storage.segment.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, Segment
-
-if TYPE_CHECKING:
-    from ottla.storage.log.log import Log
-
-NEVER_CLEANED = -1
 
 
 class DirtyLog(NamedTuple):

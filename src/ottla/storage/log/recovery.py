@@ -10,12 +10,11 @@ Compacted logs have such gaps anyway, so there they cannot be told.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from ottla.errors import KafkaError
-from ottla.runtime import Runtime
-from ottla.storage import checkpoints
-from ottla.storage.checkpoints import CheckpointDamaged
+from ottla.runtime import Disk, Runtime
 from ottla.storage.log import small_logs
 from ottla.storage.log.leader_epochs import LeaderEpochs, RetoldEpochs
 from ottla.storage.log.log import Log
@@ -26,7 +25,6 @@ from ottla.storage.segment import batch_scan, renamed_files
 from ottla.storage.segment.batch_scan import LogDamaged
 from ottla.storage.segment.file_names import (
     LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
     TXN_INDEX_SUFFIX,
     file_name,
 )
@@ -35,7 +33,7 @@ from ottla.storage.segment.open_files import OpenFiles
 from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.topics.configs import LogConfig
-from ottla.types import ZERO_TOPIC_ID, TopicPartition
+from ottla.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -56,11 +54,19 @@ def load_log(
     """The log in `folder`, ready for use; raises OSError where the disk fails."""
     disk = runtime.disk
     log = Log(runtime, open_files, tp, folder, settings)
-    log.topic_id = _read_topic_id(runtime, folder)
+    log.topic_id = log.side_files.read_topic_id()
     names = renamed_files.tidy(disk, folder)
     for base_offset in renamed_files.bases_among(names):
-        log.add_segment(_open_segment(runtime, open_files, folder, base_offset, settings))
-    log.epochs = _read_epochs(runtime, log)
+        path = folder / file_name(base_offset, LOG_SUFFIX)
+        segment = log.segments.opened(
+            base_offset,
+            disk.size(path),
+            index_interval_bytes=settings.index_interval_bytes,
+            created_ms=disk.mtime_ms(path),
+        )
+        log.segments.add(segment)
+    epochs = log.side_files.read_epochs()
+    log.epochs = _epochs_of_batches(disk, log.segments) if epochs is None else epochs
     log.recovery_point = recovery_point
     log.start_offset = start_offset
     bare = bool(log.segments) and small_logs.is_bare(log, names)
@@ -73,14 +79,18 @@ def load_log(
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.set_high_watermark(high_watermark)
     log.checkpointed_high_watermark = log.high_watermark
-    _remove_stray_snapshots(runtime, log)
+    bases = [segment.base_offset for segment in log.segments]
+    log.side_files.drop_stray_snapshots(bases, log.end_offset)
     if producers is not None and producers.map_end_offset == log.end_offset:
         log.producers = producers
         producers.replicated_up_to(log.high_watermark)
     elif clean and not snapshots.snapshot_offsets(disk, folder):
         log.producers.clear(log.end_offset)
     else:
-        log.producers = snapshots.load_producers(disk, folder, log.segments, log)
+        log.producers = snapshots.state_at(
+            disk, folder, log.segments, log.start_offset, log.end_offset
+        )
+        log.producers.replicated_up_to(log.high_watermark)
     log.producers.loaded()
     if clean:
         _check_transaction_indexes(runtime, log)
@@ -106,7 +116,7 @@ def _clean_end(log: Log) -> int | None:
 def _settle_bounds(log: Log, start_offset: int, end: int | None) -> None:
     """`end` where it is known already."""
     if not log.segments:
-        log.add_segment(log.new_segment(start_offset))
+        log.segments.start(start_offset, log.settings.index_interval_bytes)
     active = log.active
     active.unseal()
     log.end_offset = active.next_offset() if end is None else end
@@ -219,59 +229,10 @@ def _check_transaction_indexes(runtime: Runtime, log: Log) -> None:
             segment.transactions.replace(snapshots.replay_segment(runtime.disk, segment, state))
 
 
-def _open_segment(
-    runtime: Runtime, open_files: OpenFiles, folder: Path, base_offset: int, settings: LogConfig
-) -> Segment:
-    path = folder / file_name(base_offset, LOG_SUFFIX)
-    return Segment(
-        runtime.disk,
-        open_files,
-        folder,
-        base_offset,
-        size=runtime.disk.size(path),
-        index_interval_bytes=settings.index_interval_bytes,
-        created_ms=runtime.disk.mtime_ms(path),
-        sealed=True,
-    )
-
-
-def _remove_stray_snapshots(runtime: Runtime, log: Log) -> None:
-    """Keeps those at segment bases and the newest one if it lies above the last base. One behind
-    the log's end speaks of records that are lost, and others will have their offsets."""
-    bases = {segment.base_offset for segment in log.segments}
-    offsets = snapshots.snapshot_offsets(runtime.disk, log.folder)
-    newest = max((offset for offset in offsets if offset <= log.end_offset), default=-1)
-    for offset in offsets:
-        newest_above = offset == newest and offset > log.active.base_offset
-        if offset not in bases and not newest_above:
-            runtime.disk.remove(log.folder / file_name(offset, SNAPSHOT_SUFFIX))
-
-
-def _read_topic_id(runtime: Runtime, folder: Path) -> bytes:
-    path = folder / checkpoints.PARTITION_METADATA
-    if not runtime.disk.exists(path):
-        return ZERO_TOPIC_ID
-    try:
-        return checkpoints.decode_partition_metadata(runtime.disk.read_bytes(path)) or ZERO_TOPIC_ID
-    except CheckpointDamaged as damage:
-        # It is synced with the log's first flush: a power cut before that can tear it. The
-        # controller names the id again with its next LeaderAndIsr.
-        logger.warning("%s: the topic id is not known: %s", folder, damage)
-        return ZERO_TOPIC_ID
-
-
-def _read_epochs(runtime: Runtime, log: Log) -> LeaderEpochs:
-    path = log.folder / checkpoints.LEADER_EPOCHS
-    if not runtime.disk.exists(path):
-        return LeaderEpochs()
-    try:
-        return LeaderEpochs(checkpoints.decode_epochs(runtime.disk.read_bytes(path)))
-    except CheckpointDamaged as damage:
-        # Kafka takes the whole folder out of use; every batch names its epoch.
-        logger.warning("%s: the leader epochs are read from the log: %s", path, damage)
+def _epochs_of_batches(disk: Disk, parts: Iterable[Segment]) -> LeaderEpochs:
     epochs = LeaderEpochs()
-    for segment in log.segments:
-        file = runtime.disk.open(segment.path(LOG_SUFFIX))
+    for segment in parts:
+        file = disk.open(segment.path(LOG_SUFFIX))
         try:
             for _, header in batch_scan.headers(file, 0, segment.size):
                 epochs.assign(header.partition_leader_epoch, header.base_offset)

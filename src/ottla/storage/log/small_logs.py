@@ -24,7 +24,6 @@ from ottla.storage.log.log import Log
 from ottla.storage.producers.state import ProducerBatch, SnapshotDamaged
 from ottla.storage.segment.file_names import LOG_SUFFIX, file_name
 from ottla.storage.segment.open_files import OpenFiles
-from ottla.storage.segment.segment import Segment
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 
@@ -108,12 +107,10 @@ def load_noted(
     high_watermark: int,
 ) -> Log | None:
     """The log as it was closed, without reading it; None where it is not the one noted."""
-    segment = Segment(
-        runtime.disk,
-        open_files,
-        folder,
+    log = Log(runtime, open_files, tp, folder, settings)
+    segment = log.segments.opened(
         note.base_offset,
-        size=note.size,
+        note.size,
         index_interval_bytes=settings.index_interval_bytes,
         created_ms=note.mtime_ms,
         sealed=False,
@@ -126,8 +123,8 @@ def load_noted(
         return None
     if not is_same or start_offset > note.end_offset:
         return None
-    log = Log(runtime, open_files, tp, folder, settings, topic_id=topic_id)
-    log.add_segment(segment)
+    log.topic_id = topic_id
+    log.segments.add(segment)
     log.start_offset = max(start_offset, note.base_offset)
     log.end_offset = log.recovery_point = note.end_offset
     segment.adopt_bounds_in_time(

@@ -12,9 +12,8 @@ from ottla.errors import KafkaError, OttlaError
 from ottla.runtime import Disk, Runtime
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import CheckpointDamaged
-from ottla.storage.compaction.plan import NEVER_CLEANED
 from ottla.storage.log import recovery, small_logs
-from ottla.storage.log.log import Log
+from ottla.storage.log.log import NEVER_CLEANED, Log
 from ottla.storage.manager.dir_lock import HeldLock
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig

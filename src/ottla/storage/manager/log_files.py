@@ -47,17 +47,6 @@ def remove_paths(runtime: Runtime, paths: list[Path]) -> None:
             logger.warning("%s cannot be removed: %s", path, error)
 
 
-def sync_files(runtime: Runtime, paths: Iterable[Path]) -> None:
-    """With descriptors of its own: the log's may be closed by another owner meanwhile."""
-    for path in paths:
-        if runtime.disk.exists(path):
-            file = runtime.disk.open(path, create=False)
-            try:
-                file.sync()
-            finally:
-                file.close()
-
-
 def _write_epochs_aside(log: Log, runtime: Runtime) -> Path:
     """Under another name and not synced yet; a start removes what is left of it."""
     path = log.folder / (checkpoints.LEADER_EPOCHS + ".tmp")
@@ -89,8 +78,8 @@ def close_logs(logs: list[Log], runtime: Runtime, notes: list[Note]) -> None:
         if log.end_offset > log.recovery_point:
             unsynced.update(segment.path(LOG_SUFFIX) for segment in log.segments[-2:])
             unsynced.add(log.folder)
-        if log.unsynced:
-            unsynced |= log.unsynced
+        if log.side_files.unsynced:
+            unsynced |= log.side_files.unsynced
             unsynced.add(log.folder)
     disk.sync_all(unsynced | epochs.keys())
     # Only contents that are on disk may take the place of older ones.
@@ -99,7 +88,7 @@ def close_logs(logs: list[Log], runtime: Runtime, notes: list[Note]) -> None:
         log.epochs.dirty = False
     disk.sync_all([log.folder for log in epochs.values()])
     for log in logs:
-        log.unsynced.clear()
+        log.side_files.unsynced.clear()
         log.recovery_point = log.end_offset
         log.release()
     # Not of a copy on its way to another folder, whose state no checkpoint speaks of.

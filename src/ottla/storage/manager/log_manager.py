@@ -19,8 +19,7 @@ from ottla.storage.manager import twin_logs
 from ottla.storage.manager.data_dir import DataDir, deletion_name, future_name
 from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
 from ottla.storage.manager.housekeeping import Housekeeping
-from ottla.storage.manager.log_files import Removals, close_logs, sync_files
-from ottla.storage.segment.file_names import SEGMENT_SUFFIXES
+from ottla.storage.manager.log_files import Removals, close_logs
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -350,8 +349,7 @@ class LogManager:
     def update_settings(self, topic: str, settings: LogConfig) -> None:
         for log in (*self._logs.values(), *self._futures.values()):
             if log.tp.topic == topic:
-                log.settings = settings
-                log.active.index_interval_bytes = settings.index_interval_bytes
+                log.use_settings(settings)
 
     # --- folders ----------------------------------------------------------------------------
 
@@ -409,39 +407,15 @@ class LogManager:
 
     async def flush(self, log: Log) -> None:
         """Makes everything appended so far durable, then moves the recovery point."""
-        end_offset, generation = log.end_offset, log.generation
-        paths = [
-            segment.path(suffix)
-            for number, segment in enumerate(log.segments)
-            if number + 1 == len(log.segments)
-            or log.segments[number + 1].base_offset > log.recovery_point
-            for suffix in SEGMENT_SUFFIXES[:3]
-        ]
-        paths += log.unsynced
-        synced = set(paths)
-        epochs = log.epochs.entries() if log.epochs.dirty else None
-        log.epochs.dirty = False
-        folder = log.folder
-
-        def work() -> None:
-            disk = self._runtime.disk
-            if epochs is not None:
-                disk.write_atomically(
-                    folder / checkpoints.LEADER_EPOCHS, checkpoints.encode_epochs(epochs)
-                )
-            sync_files(self._runtime, paths)
-
+        flush = log.begin_flush()
         try:
-            await self._runtime.blocking(work)
+            await self._runtime.blocking(lambda: flush.run(self._runtime.disk))
         except FileNotFoundError:
             return  # the log was deleted meanwhile
         except OSError as error:
             self.dir_failed(log.data_dir, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"flush of {log.tp} failed") from None
-        log.unsynced -= synced
-        log.last_flush_ms = self._runtime.clock.now_ms()
-        if log.generation == generation:
-            log.recovery_point = max(log.recovery_point, end_offset)
+        log.end_flush(flush)
 
     async def checkpoint_high_watermarks(self) -> None:
         for data_dir in self._online():

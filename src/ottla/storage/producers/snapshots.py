@@ -16,7 +16,6 @@ from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from ottla.storage.log.log import Log
     from ottla.wire import records
 
 logger = logging.getLogger(__name__)
@@ -46,18 +45,12 @@ def newest_snapshot(disk: Disk, folder: Path, start_offset: int, end_offset: int
     return state
 
 
-def load_producers(disk: Disk, folder: Path, parts: Sequence[Segment], log: Log) -> ProducerState:
-    """Newest snapshot plus what the log holds after it. Uses descriptors of its own, so that it
-    also runs off the event loop while a log is being loaded."""
-    state = state_at(disk, folder, parts, log.start_offset, log.end_offset)
-    state.replicated_up_to(log.high_watermark)
-    return state
-
-
 def state_at(
     disk: Disk, folder: Path, parts: Sequence[Segment], start_offset: int, end_offset: int
 ) -> ProducerState:
-    """The producers' state at a segment's base or at the log's end."""
+    """The producers' state at a segment's base or at the log's end: the newest snapshot plus what
+    the log holds after it. Uses descriptors of its own, so that it also runs off the event loop
+    while a log is being loaded."""
     state = newest_snapshot(disk, folder, start_offset, end_offset)
     _recall_batches(disk, parts, state)
     for number, segment in enumerate(parts):

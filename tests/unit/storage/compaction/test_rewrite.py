@@ -209,7 +209,7 @@ async def test_a_crash_between_swap_and_the_end_is_completed_at_the_next_start(
         swapped.append(rig.names(".swap"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ottla.storage.log.log.complete_swap", die)
+    monkeypatch.setattr("ottla.storage.log.segments.complete_swap", die)
     with pytest.raises(KeyboardInterrupt):
         await rig.cleaner.clean_next()
     assert swapped[0] and rig.names(".swap") == swapped[0]
