@@ -207,7 +207,7 @@ class NodeParts:
                     copy.use_settings(self.topic_settings.of(log.tp.topic))
 
     def _dir_failed(self, path: Path) -> None:
-        if not self.log_manager.online_dirs():
+        if not self.log_manager.dirs.online():
             self._process.fail(StartError(f"{path} failed and no other folder in log.dirs is left"))
             return
         self._process.spawn(self._report_dir_failure())

@@ -193,7 +193,7 @@ class DirectProduce:
                 bases, end_offset = [info.first_offset], info.last_offset + 1
                 time_ms = info.append_time_ms
         except OSError as error:
-            manager.log_manager.dir_failed(log.data_dir, error)
+            manager.log_manager.dirs.failed(log.data_dir, error)
             return []
         if form.acks == 0:
             return [b""] * len(bases)

@@ -37,7 +37,7 @@ async def stopped_with_records(folder: Path, count: int = 5) -> None:
     log.append_as_leader(batch(count, producer=PRODUCER), 2)
     log.append_as_leader(batch(1), 4)
     log.set_high_watermark(count)
-    await logs.checkpoint_high_watermarks()
+    await logs.checkpoints.write_high_watermarks()
     await logs.shutdown()
 
 
@@ -200,7 +200,7 @@ async def test_epochs_of_a_noted_log_survive_a_crash_after_more_records(tmp_path
     await stopped_with_records(tmp_path)
     logs, log = await started(tmp_path)
     log.append_as_leader(batch(1), 6)
-    for data_dir in logs._dirs.values():
+    for data_dir in logs.dirs:
         assert data_dir.lock is not None
         data_dir.lock.release()
     again, log = await started(tmp_path)
@@ -337,7 +337,7 @@ async def test_a_power_cut_after_a_clean_stop_takes_nothing(seed: int) -> None:
     small.append_as_leader(batch(5, producer=PRODUCER), 2)
     small.append_as_leader(batch(1), 4)
     small.set_high_watermark(5)
-    await logs.checkpoint_high_watermarks()
+    await logs.checkpoints.write_high_watermarks()
     await logs.shutdown()
     host.power_cut()
     alive = True

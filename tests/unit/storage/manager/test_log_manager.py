@@ -65,7 +65,7 @@ async def test_a_clean_stop_is_marked_and_loaded_without_recovery(tmp_path: Path
     log = logs.get_or_create(A, topic_id=TOPIC_ID)
     log.append_as_leader(batch(5, value=b"v" * SMALL_LOG_BYTES), 2)
     log.set_high_watermark(4)
-    await logs.checkpoint_high_watermarks()
+    await logs.checkpoints.write_high_watermarks()
     await logs.shutdown()
     assert (tmp_path / checkpoints.CLEAN_SHUTDOWN).exists()
     assert (tmp_path / checkpoints.RECOVERY_POINTS).read_text() == "0\n1\na 0 5\n"
@@ -120,10 +120,10 @@ async def test_a_deleted_log_is_renamed_at_once_and_removed_later(tmp_path: Path
     (renamed,) = matching(tmp_path, "*-delete")
     assert is_deletion_name(renamed.name) and renamed.name.startswith("b.c-d-1.")
     assert logs.get_or_create(B).end_offset == 0
-    await logs.remove_due()
+    await logs.removals.remove_due()
     assert renamed.exists()
     clock.ms += 60_000
-    await logs.remove_due()
+    await logs.removals.remove_due()
     assert not renamed.exists()
     await logs.shutdown()
 
@@ -139,9 +139,9 @@ async def test_checkpoints_of_a_deleted_log_do_not_hold_for_the_next_of_its_name
     log.append_as_leader(batch(100), 0)
     log.set_high_watermark(100)
     log.advance_start_offset(90)
-    await logs.flush(log)
-    await logs.checkpoint_high_watermarks()
-    await logs.checkpoint_offsets()
+    await logs.flusher.flush(log)
+    await logs.checkpoints.write_high_watermarks()
+    await logs.checkpoints.write_offsets()
     logs.delete(A)
     if killed_between:
         kill(logs)
@@ -160,9 +160,9 @@ async def test_checkpoints_of_a_deleted_log_do_not_hold_for_the_next_of_its_name
 
 def kill(logs: LogManager) -> None:
     """Leaves everything as it is; the locks go with a process."""
-    for task in logs._tasks:
+    for task in logs._tasks._running:
         task.cancel()
-    logs._release_locks()
+    logs.dirs.release_locks()
 
 
 async def test_a_checkpoint_that_was_overtaken_is_not_written(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ async def test_a_deletion_cut_short_is_finished_after_a_restart(tmp_path: Path) 
     await logs.start()
     assert list(logs.logs()) == []
     clock.ms += 60_000
-    await logs.remove_due()
+    await logs.removals.remove_due()
     assert not matching(tmp_path, "*-delete")
     await logs.shutdown()
 
@@ -260,7 +260,7 @@ async def test_a_failing_folder_goes_offline_and_the_others_go_on(tmp_path: Path
     logs = manager(tmp_path / "x", tmp_path / "y", disk=disk)
     await logs.start()
     lost: list[list[TopicPartition]] = []
-    logs.add_dir_failure_listener(lambda _, partitions: lost.append(partitions))
+    logs.dirs.add_failure_listener(lambda _, partitions: lost.append(partitions))
     first = logs.get_or_create(A)
     disk.broken = first.data_dir
     other = logs.get_or_create(B)
@@ -268,7 +268,7 @@ async def test_a_failing_folder_goes_offline_and_the_others_go_on(tmp_path: Path
     third = logs.get_or_create(C)  # the least loaded folder fails, so the other one is taken
     assert third.data_dir == other.data_dir
     assert lost == [[A]] and logs.get(A) is None
-    assert logs.offline_dirs() == [first.data_dir]
+    assert logs.dirs.offline() == [first.data_dir]
     with pytest.raises(KafkaError) as raised:
         logs.get_or_create(A, is_new=False)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -295,7 +295,7 @@ async def test_a_broker_starts_with_damaged_checkpoints(tmp_path: Path, text: st
     await logs.start()
     again = logs.get(A)
     assert again is not None and all_offsets(again) == list(range(20))
-    assert again.high_watermark == 0 and not logs.offline_dirs()
+    assert again.high_watermark == 0 and not logs.dirs.offline()
     await logs.shutdown()
 
 
@@ -305,11 +305,11 @@ async def test_a_flush_moves_the_recovery_point_unless_the_log_was_cut(tmp_path:
     log = logs.get_or_create(A, topic_id=TOPIC_ID)
     log.append_as_leader(batch(3), 1)
     assert log.recovery_point == 0 and log.side_files.unsynced
-    await logs.flush(log)
+    await logs.flusher.flush(log)
     assert log.recovery_point == 3 and not log.side_files.unsynced and not log.epochs.dirty
     assert (tmp_path / "a-0" / checkpoints.LEADER_EPOCHS).read_text() == "0\n1\n1 0\n"
     log.append_as_leader(batch(3), 1)
-    task = asyncio.ensure_future(logs.flush(log))
+    task = asyncio.ensure_future(logs.flusher.flush(log))
     await asyncio.sleep(0)
     log.truncate_to(3)
     log.append_as_leader(batch(5), 2)
@@ -344,7 +344,7 @@ async def test_retention_of_many_logs_lets_others_have_their_turn(tmp_path: Path
         log.append_as_leader(batch(1, timestamp=START_MS), 0)
         log.set_high_watermark(1)
     clock.ms = START_MS + 30_000
-    work = asyncio.create_task(logs._housekeeping._delete_in_turns())
+    work = asyncio.create_task(logs.housekeeping._delete_in_turns())
     await asyncio.sleep(0)
     assert [log.start_offset for log in many] == [1, 0, 0, 0, 0]
     logs.delete(many[1].tp)
@@ -362,15 +362,15 @@ async def test_retention_by_time_rolls_and_drops_even_the_active_segment(tmp_pat
         log.append_as_leader(batch(2, timestamp=START_MS + number * 1000), 0)
     last_base = log.active.base_offset
     clock.ms = START_MS + 30_000
-    logs.delete_old_segments()
+    logs.housekeeping.delete_old_segments()
     assert log.start_offset == 0, "nothing goes that consumers cannot have read"
     log.set_high_watermark(log.end_offset)
-    logs.delete_old_segments()
+    logs.housekeeping.delete_old_segments()
     assert (log.start_offset, log.end_offset, len(log.segments)) == (12, 12, 1)
     assert last_base < 12
     assert list((tmp_path / "a-0").glob("*.deleted"))
     clock.ms += 60_000
-    await logs.remove_due()
+    await logs.removals.remove_due()
     assert not list((tmp_path / "a-0").glob("*.deleted"))
     assert log.append_as_leader(batch(), 0).first_offset == 12
     await logs.shutdown()
@@ -383,7 +383,7 @@ async def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> Non
     for _ in range(20):
         log.append_as_leader(batch(2), 0)
     log.set_high_watermark(log.end_offset)
-    logs.delete_old_segments()
+    logs.housekeeping.delete_old_segments()
     assert 900 <= log.size < 900 + 400
     assert log.start_offset == log.segments[0].base_offset > 0
     assert all_offsets(log) == list(range(log.start_offset, 40))
@@ -397,10 +397,10 @@ async def test_segments_before_the_log_start_go_whatever_the_policy(tmp_path: Pa
     for _ in range(10):
         log.append_as_leader(batch(2), 0)
     log.set_high_watermark(20)
-    logs.delete_old_segments()
+    logs.housekeeping.delete_old_segments()
     assert log.segments[0].base_offset == 0
     log.advance_start_offset(9)
-    logs.delete_old_segments()
+    logs.housekeeping.delete_old_segments()
     assert log.segments[0].base_offset <= 9 < log.segments[1].base_offset
     await logs.shutdown()
     assert (tmp_path / checkpoints.LOG_STARTS).read_text() == "0\n1\na 0 9\n"

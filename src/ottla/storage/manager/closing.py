@@ -1,9 +1,7 @@
-"""File work on logs that is done off the event loop."""
+"""Closing logs at a clean stop, off the event loop."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
 from pathlib import Path
 
 from ottla.runtime import Runtime
@@ -11,40 +9,6 @@ from ottla.storage import checkpoints
 from ottla.storage.log.log import Log
 from ottla.storage.log.small_logs import Note, is_bare, take_note
 from ottla.storage.segment.file_names import LOG_SUFFIX
-
-logger = logging.getLogger(__name__)
-
-
-class Removals:
-    """Files and folders that are set aside until their delay is over."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        # (due by the monotonic clock, path)
-        self._waiting: list[tuple[float, Path]] = []
-
-    def add(self, paths: Iterable[Path], delay_ms: int) -> None:
-        due = self._runtime.clock.monotonic_ms() + delay_ms
-        self._waiting.extend((due, path) for path in paths)
-
-    async def remove_due(self) -> None:
-        now = self._runtime.clock.monotonic_ms()
-        due = [path for deadline, path in self._waiting if deadline <= now]
-        if due:
-            self._waiting = [entry for entry in self._waiting if entry[0] > now]
-            await self._runtime.blocking(lambda: remove_paths(self._runtime, due))
-
-
-def remove_paths(runtime: Runtime, paths: list[Path]) -> None:
-    for path in paths:
-        try:
-            if runtime.disk.is_dir(path):
-                runtime.disk.remove_tree(path)
-            else:
-                runtime.disk.remove(path)
-        except OSError as error:
-            # The next start tries again; the others need not wait for that.
-            logger.warning("%s cannot be removed: %s", path, error)
 
 
 def _write_epochs_aside(log: Log, runtime: Runtime) -> Path:
