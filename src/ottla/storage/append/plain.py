@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ottla.errors import KafkaError
 from ottla.storage.append.rolling import may_roll
@@ -33,14 +32,21 @@ _LONG_MAX = 0x7FFFFFFFFFFFFFFF
 _PLACE_IN_LOG = struct.Struct(">qii")
 
 
-class PlainAppend(NamedTuple):
-    """Batches that are ready to be written behind one another; `sequences` hears of it after."""
+# The batches to be written behind one another, their places, their base offsets, where the log ends
+# then, and who is to hear of it after. A bare tuple: one is made for every request.
+PlainAppend = tuple[
+    Sequence[memoryview], list[BatchPlace], list[int], int, "IdempotentBatches | None"
+]
 
-    batches: Sequence[memoryview]
-    places: list[BatchPlace]
-    base_offsets: list[int]
-    end_offset: int
-    sequences: Sequences | None
+
+def is_plain(settings: LogConfig) -> bool:
+    """No rule of the topic looks at the records or changes the batch."""
+    return (
+        settings.compression_type == "producer"
+        and settings.message_timestamp_type == "CreateTime"
+        and settings.message_timestamp_difference_max_ms == _LONG_MAX
+        and not settings.compact
+    )
 
 
 def prepare_plain_append(
@@ -51,13 +57,12 @@ def prepare_plain_append(
     end_offset: int,
     leader_epoch: int,
 ) -> PlainAppend | None:
-    """The first batches, as many as are plain, for a log that ends at `end_offset`: offsets and
-    epoch go into the batches themselves. None where the first is not, or may start a segment."""
-    if not _is_plain(settings):
-        return None
+    """The first batches, as many as are plain, for a log that ends at `end_offset` and whose topic
+    is plain: offsets and epoch go into the batches themselves. None where the first batch is not,
+    or where they may start a segment."""
     base_offsets: list[int] = []
     places: list[BatchPlace] = []
-    sequences: Sequences | None = None
+    idempotent: IdempotentBatches | None = None
     offset = end_offset
     position = 0
     newest_ms = -1
@@ -81,8 +86,8 @@ def prepare_plain_append(
         ):
             break
         if producer != NO_PRODUCER:
-            sequences = sequences or Sequences(producers)
-            if not sequences.continue_with(fields, offset):
+            idempotent = idempotent or IdempotentBatches(producers)
+            if not idempotent.continue_with(fields, offset):
                 break
         base_offsets.append(offset)
         offset += count
@@ -95,20 +100,10 @@ def prepare_plain_append(
     used = batches[: len(base_offsets)]
     for view, base in zip(used, base_offsets, strict=True):
         _PLACE_IN_LOG.pack_into(view, 0, base, len(view) - LOG_OVERHEAD_BYTES, leader_epoch)
-    return PlainAppend(used, places, base_offsets, offset, sequences)
+    return used, places, base_offsets, offset, idempotent
 
 
-def _is_plain(settings: LogConfig) -> bool:
-    """No rule of the topic looks at the records or changes the batch."""
-    return (
-        settings.compression_type == "producer"
-        and settings.message_timestamp_type == "CreateTime"
-        and settings.message_timestamp_difference_max_ms == _LONG_MAX
-        and not settings.compact
-    )
-
-
-class Sequences:
+class IdempotentBatches:
     """The idempotent producers of one append; their state hears of it after the write."""
 
     __slots__ = ("_appended", "_next", "_producers")

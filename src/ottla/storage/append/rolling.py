@@ -28,27 +28,23 @@ def should_roll(
         waited_ms = newest_ms - active.first_timestamp
     else:
         waited_ms = now_ms - active.created_ms
-    if waited_ms > segment_ms(settings) - jitter_ms(active, settings):
+    limit_ms = settings.segment_ms
+    if settings.compact:
+        # Early enough for max.compaction.lag.ms: only sealed segments are compacted
+        # (LogConfig.maxSegmentMs).
+        limit_ms = min(limit_ms, settings.max_compaction_lag_ms)
+    if settings.segment_jitter_ms > 0:
+        limit_ms -= _jitter_ms(active, min(settings.segment_jitter_ms, limit_ms))
+    if waited_ms > limit_ms:
         return True
     return active.indexes_full(settings.segment_index_bytes)
 
 
-def segment_ms(settings: LogConfig) -> int:
-    """A compacted topic rolls early enough for max.compaction.lag.ms: only sealed segments are
-    compacted (LogConfig.maxSegmentMs)."""
-    if settings.compact:
-        return min(settings.segment_ms, settings.max_compaction_lag_ms)
-    return settings.segment_ms
-
-
-def jitter_ms(active: Segment, settings: LogConfig) -> int:
+def _jitter_ms(active: Segment, limit_ms: int) -> int:
     """Spreads the rolls of many partitions; the same for a segment every time it is asked."""
-    if settings.segment_jitter_ms <= 0:
+    if limit_ms <= 0:
         return 0
-    limit = min(settings.segment_jitter_ms, segment_ms(settings))
-    if limit <= 0:
-        return 0
-    return (active.base_offset * 2654435761 + active.created_ms) % limit
+    return (active.base_offset * 2654435761 + active.created_ms) % limit_ms
 
 
 def may_roll(

@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode, InvariantViolated, KafkaError
 from ottla.runtime import Runtime
 from ottla.storage.append.checks import Batch, Origin
 from ottla.storage.append.leader import prepare_leader_append
-from ottla.storage.append.plain import prepare_plain_append
+from ottla.storage.append.plain import is_plain, prepare_plain_append
 from ottla.storage.append.replica import split_replicated
 from ottla.storage.append.rolling import should_roll
 from ottla.storage.log.flush import Flush
@@ -52,6 +52,7 @@ class Log:
     """
 
     __slots__ = (
+        "_is_plain",
         "_runtime",
         "checkpointed_high_watermark",
         "cleaned_offset",
@@ -89,6 +90,7 @@ class Log:
         self.folder = folder
         self.data_dir = folder.parent
         self.settings = settings
+        self._is_plain = is_plain(settings)
         self.topic_id = topic_id
         self.segments = Segments(runtime, open_files, folder)
         self.side_files = SideFiles(runtime.disk, folder)
@@ -128,6 +130,7 @@ class Log:
     def use_settings(self, settings: LogConfig) -> None:
         """Other configs of the topic hold from now on."""
         self.settings = settings
+        self._is_plain = is_plain(settings)
         self.active.index_interval_bytes = settings.index_interval_bytes
 
     # --- segments ---------------------------------------------------------------------------
@@ -198,17 +201,19 @@ class Log:
     def append_plain(self, batches: Sequence[memoryview], leader_epoch: int) -> list[int]:
         """The short way for a leader's usual batches: the base offsets of those that were appended,
         from the first one on. `append_as_leader` decides about the rest. Raises OSError."""
+        if not self._is_plain:
+            return []
         active = self.segments.active
         plan = prepare_plain_append(
             self.settings, self.producers, active, batches, self.end_offset, leader_epoch
         )
         if plan is None:
             return []
-        used, places, base_offsets, end_offset, sequences = plan
+        used, places, base_offsets, end_offset, idempotent = plan
         active.append(used, places)
         self.epochs.assign(leader_epoch, base_offsets[0])
-        if sequences is not None:
-            sequences.record()
+        if idempotent is not None:
+            idempotent.record()
         self.end_offset = self.producers.map_end_offset = end_offset
         self.segments.grown_to(end_offset, active.size)
         return base_offsets

@@ -1,9 +1,10 @@
 """Logs so small that one read tells everything: they go without side files.
 
-Making a file costs far more than reading a small one, and a broker can have ten thousands of logs
-with a few records each. Such a log has no indexes, no leader epochs and no producer snapshot on
-disk as long as nothing else makes them: recovery finds all of it in the records. Apache Kafka does
-so by itself for a segment that has no `.index`, also after a clean stop (Log.loadSegmentFiles).
+Making a file costs far more than reading a small one, and a broker can have tens of thousands of
+logs with a few records each. Such a log has no indexes, no leader epochs and no producer snapshot
+on disk as long as nothing else makes them: recovery finds all of it in the records. Apache Kafka
+does so by itself for a segment that has no `.index`, also after a clean stop
+(Log.loadSegmentFiles).
 
 At a clean stop, what these logs would be read for is noted in one file per data folder. A note
 counts only after a clean stop, and only for a log file of the size and time that it names.
