@@ -49,7 +49,7 @@ def rows(disk: Disk, path: Path, *, deep: bool, decode: Decode = texts) -> Itera
     reader = _READERS.get(f".{suffix}")
     if reader is None or not base.isdecimal():
         known = ", ".join(_READERS)
-        raise CannotDump(f"{path} is no file of a log: 20 digits and one of {known} are")
+        raise CannotDump(f"{path} is not a file of a log: 20 digits and one of {known} are")
     try:
         yield from reader(disk, path, int(base), decode if deep else None)
     except (batch_scan.LogDamaged, WireError, IndexDamaged, SnapshotDamaged) as damage:
@@ -159,7 +159,7 @@ def _time_rows(disk: Disk, path: Path, base: int, _decode: Decode | None) -> Ite
 
 def _check_length(data: bytes, entry_bytes: int) -> None:
     if len(data) % entry_bytes:
-        raise IndexDamaged(f"{len(data)} bytes are no multiple of {entry_bytes}")
+        raise IndexDamaged(f"{len(data)} bytes are not a multiple of {entry_bytes}")
 
 
 def _aborted_rows(disk: Disk, path: Path, _base: int, _decode: Decode | None) -> Iterator[Row]:

@@ -29,7 +29,7 @@ _MAX_PARTITION = 0x7FFFFFFF
 
 
 class StrangeFolder(OttlaError):
-    """A sub-folder of a data folder that is no partition's."""
+    """A sub-folder of a data folder that is not a partition's."""
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:

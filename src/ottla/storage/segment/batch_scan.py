@@ -17,7 +17,7 @@ CHECK_WINDOW_BYTES = 1024 * 1024
 
 
 class LogDamaged(KafkaError):
-    """Bytes in a segment that are no whole, plausible batch; `position` is where they start.
+    """Bytes in a segment that are not a whole, plausible batch; `position` is where they start.
 
     Recovery cuts there; a client that reads such a place is answered CORRUPT_MESSAGE.
     """

@@ -78,7 +78,7 @@ class OffsetIndex:
     def decode(cls, data: bytes, log_bytes: int) -> OffsetIndex:
         """Reads a file; zeros after the last entry (a preallocated file) are left out."""
         if len(data) % OFFSET_ENTRY_BYTES:
-            raise IndexDamaged(f"{len(data)} bytes are no multiple of {OFFSET_ENTRY_BYTES}")
+            raise IndexDamaged(f"{len(data)} bytes are not a multiple of {OFFSET_ENTRY_BYTES}")
         entries = array("i")
         entries.frombytes(data)
         if _SWAP:
@@ -136,7 +136,7 @@ class TimeIndex:
     @classmethod
     def decode(cls, data: bytes) -> TimeIndex:
         if len(data) % TIME_ENTRY_BYTES:
-            raise IndexDamaged(f"{len(data)} bytes are no multiple of {TIME_ENTRY_BYTES}")
+            raise IndexDamaged(f"{len(data)} bytes are not a multiple of {TIME_ENTRY_BYTES}")
         index = cls()
         for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
             last = index.last()

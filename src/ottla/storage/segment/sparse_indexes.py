@@ -67,7 +67,7 @@ class SparseIndexes:
         self.interval_bytes = interval_bytes
         self._tables = (OffsetIndex(), TimeIndex()) if is_empty else None
         self.is_loaded = is_empty
-        # Whether indexes that contradicted the log were tried to be made again.
+        # Whether they were made again once because they contradicted the log.
         self._is_scanned = False
         self._bytes_since_entry = 0
         # None = not read yet: the time index's last entry has it.
@@ -145,7 +145,7 @@ class SparseIndexes:
     # --- growing and shrinking --------------------------------------------------------------
 
     def add(self, places: Sequence[BatchPlace], start: int, size: int) -> None:
-        """Batches that were written at `start`, all together of that size (LogSegment.append)."""
+        """Batches that were written at `start`, together of that size (LogSegment.append)."""
         offset_index, time_index = self._tables or self._not_loaded()
         base = self.base_offset
         since = self._bytes_since_entry

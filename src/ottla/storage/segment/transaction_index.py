@@ -37,7 +37,7 @@ def encode(entries: Iterable[AbortedTransaction]) -> bytes:
 def decode(data: bytes) -> list[AbortedTransaction]:
     """Raises IndexDamaged for anything that a broker would not have written."""
     if len(data) % ENTRY_BYTES:
-        raise IndexDamaged(f"{len(data)} bytes are no multiple of {ENTRY_BYTES}")
+        raise IndexDamaged(f"{len(data)} bytes are not a multiple of {ENTRY_BYTES}")
     entries: list[AbortedTransaction] = []
     last_offset = -1
     for version, *fields in _ENTRY.iter_unpack(data):

@@ -323,11 +323,11 @@ def test_neighbours_are_merged_up_to_the_segment_size(tmp_path: Path) -> None:
     groups = plan.group_segments(rig.log, parts, rig.log.active.base_offset)
     assert [part for group in groups for part in group] == parts
     assert all(len(group) == 1 for group in groups)
-    rig.log.settings = compacted(segment_bytes=1000)
+    rig.log.use_settings(compacted(segment_bytes=1000))
     groups = plan.group_segments(rig.log, parts, rig.log.active.base_offset)
     assert all(sum(part.size for part in group) <= 1000 for group in groups)
     assert max(len(group) for group in groups) == 2
-    rig.log.settings = compacted(segment_bytes=1000, segment_index_bytes=8)
+    rig.log.use_settings(compacted(segment_bytes=1000, segment_index_bytes=8))
     assert START_MS  # index entries count as well
     groups = plan.group_segments(rig.log, parts, rig.log.active.base_offset)
     assert all(len(group) == 1 for group in groups)
