@@ -40,8 +40,8 @@ from ottla.runtime import Runtime
 from ottla.storage.append.checks import Origin, RecordsRejected
 from ottla.storage.log.log import Log
 from ottla.storage.manager.log_manager import LogManager
-from ottla.topics.names import INTERNAL_TOPICS
 from ottla.topics.configs import LogConfig
+from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
