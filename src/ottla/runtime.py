@@ -85,6 +85,8 @@ class File(Protocol):
 
 
 class Disk(Protocol):
+    """Files and folders, as far as a broker and the store need them."""
+
     def open(self, path: Path, *, create: bool = True) -> File: ...
     def read_bytes(self, path: Path) -> bytes: ...
     def write_atomically(self, path: Path, data: bytes) -> None:
@@ -213,6 +215,8 @@ _SYNCED_ONE_BY_ONE = 100
 
 
 class SystemDisk:
+    """The real file system, as the Disk port."""
+
     def open(self, path: Path, *, create: bool = True) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return SystemFile(os.open(path, flags, 0o644))

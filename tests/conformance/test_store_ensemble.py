@@ -112,7 +112,7 @@ async def test_a_session_outlives_each_server_in_turn(ensemble):
     assert await both_reads(client) == [b"", []]
     await client.get("/mine", heard.append)
 
-    connected_port = client._connection._transport.get_extra_info("peername")[1]  # type: ignore[union-attr]
+    connected_port = client._session.connection._transport.get_extra_info("peername")[1]  # type: ignore[union-attr]
     victim = next(server for server in ensemble.servers if server.port == connected_port)
     victim.stop(java.signal.SIGKILL)
     await until(lambda: SessionState.SUSPENDED in states)

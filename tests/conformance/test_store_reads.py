@@ -132,7 +132,7 @@ def failed(code: int) -> bytes:
 @ON_THE_WIRE
 async def test_multi_read_byte_by_byte(store):
     async def ask(body: bytes) -> bytes:
-        return await store._send(
+        return await store._session.send(
             "", jute.OP_MULTI_READ, body, lambda buffer, position, end: buffer[position:end]
         )
 
@@ -143,7 +143,7 @@ async def test_multi_read_byte_by_byte(store):
 
     await store.create("/a", b"data")
     await store.create("/a/b")
-    a, b = store._full("/a"), store._full("/a/b")
+    a, b = store._chroot.full("/a"), store._chroot.full("/a/b")
     stats = [jute.STAT.pack(*(await store.get(path))[1]) for path in ("/a", "/a/b")]
     get, children = jute.OP_GET_DATA, jute.OP_GET_CHILDREN
     assert await ask(jute.END_OF_MULTI) == jute.END_OF_MULTI
@@ -176,11 +176,11 @@ async def test_a_watch_flag_in_a_multi_read_is_ignored(store, other):
     await store.create("/a")
     events = []
     store.event_received = lambda *event: events.append(event)
-    await store._send(
+    await store._session.send(
         "",
         jute.OP_MULTI_READ,
-        read(jute.OP_GET_DATA, store._full("/a"), b"\1")
-        + read(jute.OP_GET_CHILDREN, store._full("/a"), b"\1")
+        read(jute.OP_GET_DATA, store._chroot.full("/a"), b"\1")
+        + read(jute.OP_GET_CHILDREN, store._chroot.full("/a"), b"\1")
         + jute.END_OF_MULTI,
     )
     await other.create("/a/b")
@@ -205,7 +205,7 @@ async def test_a_server_that_does_not_know_multi_read():
             assert [answers[0][0], answers[2][0], answers[3]] == [b"x", b"x", []]
             assert answers[1] == (NoNodeError, "/none")
         assert states == []
-        store._connection.abort()  # type: ignore[union-attr]
+        store._session.connection.abort()  # type: ignore[union-attr]
         assert (await store.get("/a"))[0] == b"x"
         assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
         await store.close()

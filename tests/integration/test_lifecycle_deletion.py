@@ -63,12 +63,12 @@ async def test_a_topic_goes_while_a_session_is_lost(cluster: LocalCluster) -> No
     other = cluster.controller.broker_id
     await h.create(cluster, "t", [node.broker_id, other])
     store: Any = node.services.store
-    establish, old_epoch = store._establish, node.services.orders.epochs.broker_epoch
+    establish, old_epoch = store._session._establish, node.services.orders.epochs.broker_epoch
 
     async def keep_away(*_args: object) -> None:
         return None
 
-    store._establish = keep_away
+    store._session._establish = keep_away
     session = cluster.store.engine.sessions.get(store.session_id)
     cluster.store.engine.expire_session(session)
     await cluster.until(
@@ -77,7 +77,7 @@ async def test_a_topic_goes_while_a_session_is_lost(cluster: LocalCluster) -> No
     )
     await h.delete(cluster, "t")
     await znodes_gone(cluster, "t")
-    store._establish = establish
+    store._session._establish = establish
     await cluster.until(
         lambda: node.services.orders.epochs.broker_epoch > old_epoch, "registered again"
     )

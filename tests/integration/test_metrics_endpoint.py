@@ -163,6 +163,7 @@ def test_the_cluster_in_numbers(running: Measured, topic: str) -> None:
     assert controller + "preferredreplicaimbalancecount" in running.scrape(0).names()
     assert running.total(controller + "topicstodeletecount") == 0
     assert running.total("kafka_controller_controllerstats_uncleanleaderelections_total") == 0
+    assert running.total("kafka_controller_controllerstats_illegaltransitions_total") == 0
     waited = "kafka_controller_controllereventmanager_eventqueuetimems"
     assert running.total(f"{waited}_count") > 0 and running.total(f"{waited}_sum") >= 0
     assert running.scrape(0).types[waited] == "summary"

@@ -210,10 +210,10 @@ async def test_a_restart_waits_for_the_old_session(cluster: LocalCluster) -> Non
 
 async def _stop_without_closing_the_session(node: Any) -> None:
     store = node.services.store
-    connection = store._connection
-    store._runner.cancel()
+    connection = store._session.connection
+    store._session._runner.cancel()
     connection.abort()
-    store._closed = True
+    store._session._closed = True
     await node.stop(controlled=False)
 
 

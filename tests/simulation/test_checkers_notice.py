@@ -11,12 +11,14 @@ import pytest
 
 from ottla.broker.fetching import reads
 from ottla.broker.replication.partition import Partition
-from ottla.controller import election
+from ottla.controller import election, replica_states
 from ottla.controller.decisions import failover
 from ottla.controller.interpreter import Interpreter
-from ottla.coordinator.groups.coordinator import GroupCoordinator
+from ottla.controller.replica_states import ReplicaState
+from ottla.coordinator.groups import offsets
 from ottla.coordinator.groups.group import Group
-from ottla.coordinator.groups.offsets import Commits
+from ottla.coordinator.groups.offset_table import Commits
+from ottla.coordinator.groups.offsets import GroupOffsets
 from ottla.errors import ErrorCode
 from ottla.metadata.store import Check
 from ottla.metadata.znodes import LeaderAndIsr
@@ -25,7 +27,7 @@ from ottla.simulation.disk import SimFile
 from ottla.simulation.runner import run_seed
 from ottla.storage.append.checks import Origin
 from ottla.storage.log.log import AppendInfo, Log
-from ottla.storage.log.producer_state import ProducerState
+from ottla.storage.producers.state import ProducerState
 
 FOLDER = Path(__file__).parent
 SEEDS = range(1, 61)
@@ -58,6 +60,16 @@ def test_a_controller_that_writes_without_its_fence(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Interpreter, "__init__", unfenced)
     monkeypatch.setattr(Interpreter, "revoke", lambda self: None)
     assert "the controller epoch is" in _first_problems("sessions")
+
+
+def test_a_state_machine_that_is_asked_for_an_illegal_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(
+        replica_states.VALID_PREVIOUS, ReplicaState.DELETION_SUCCESSFUL, frozenset()
+    )
+    problems = _first_problems("calm")
+    assert "from ReplicaDeletionStarted to ReplicaDeletionSuccessful" in problems
 
 
 def test_a_leader_epoch_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,17 +127,17 @@ def test_readers_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_commits_of_members_that_are_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GroupCoordinator, "_check_committer", lambda *_: ErrorCode.NONE)
+    monkeypatch.setattr(offsets, "_check_committer", lambda *_: ErrorCode.NONE)
     assert _is_noticed("groups", " back from ", stalls=0.1)
 
 
 def test_commits_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     async def in_memory(
-        self: GroupCoordinator, shard: object, group: Group, commits: Commits
+        self: GroupOffsets, shard: object, group: Group, commits: Commits
     ) -> ErrorCode:
         group.offsets.begin(commits)
         group.offsets.finish(commits, 0)
         return ErrorCode.NONE
 
-    monkeypatch.setattr(GroupCoordinator, "_store_offsets", in_memory)
+    monkeypatch.setattr(GroupOffsets, "_store", in_memory)
     assert _is_noticed("groups", " was committed")

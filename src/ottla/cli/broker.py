@@ -30,11 +30,9 @@ def command(path: Path, overrides: dict[str, str]) -> None:
     config = BrokerConfig.from_file(path, overrides)
     for warning in config.warnings:
         click.echo(f"warning: {warning}", err=True)
-    from ottla.process.collector import collect_rarely
-    from ottla.process.file_limit import raise_file_limit
     from ottla.process.logs import configure_logging
     from ottla.process.node import Node, run_broker
-    from ottla.process.scheduling import schedule_as_told
+    from ottla.process.tuning import collect_rarely, raise_file_limit, schedule_as_told
     from ottla.runtime import system_runtime
 
     collect_rarely()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.java_hash import spread_hash
+
 _USUAL_TABLE = 16
 
 
@@ -13,17 +15,4 @@ def hash_map_order(names: Iterable[str], *, table: int = _USUAL_TABLE) -> list[s
     given = list(names)
     while len(given) * 4 > table * 3:  # it doubles when it is more than three quarters full
         table *= 2
-    return sorted(given, key=lambda name: _spread(_hash_code(name)) & (table - 1))
-
-
-def _hash_code(text: str) -> int:
-    """String.hashCode, over UTF-16 units."""
-    code = 0
-    units = text.encode("utf-16-be")
-    for position in range(0, len(units), 2):
-        code = (31 * code + int.from_bytes(units[position : position + 2], "big")) & 0xFFFFFFFF
-    return code
-
-
-def _spread(code: int) -> int:
-    return code ^ (code >> 16)
+    return sorted(given, key=lambda name: spread_hash(name) & (table - 1))

@@ -32,7 +32,7 @@ async def serve(
     refuses a write later.
     """
     from ottla.runtime import system_runtime
-    from ottla.zk.server.engine import StoreFailed
+    from ottla.zk.server.pipeline import StoreFailed
     from ottla.zk.server.server import ZooKeeperServer
     from ottla.zk.server.sessions import SessionLimits
 

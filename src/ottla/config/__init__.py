@@ -1,0 +1,1 @@
+"""Configs: Kafka's definitions, a broker's checked values, what may change while it runs."""

@@ -1,15 +1,10 @@
 """Checks across broker configs at start (KafkaConfig.validateValues); those of changes at run time
-are in `config_dynamic.py`."""
+are in `dynamic.py`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.config.broker import SECURITY_PROTOCOLS, comma_separated
 from ottla.config.definitions import INT_MAX, ConfigError
-
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
+from ottla.config.values import SECURITY_PROTOCOLS, BrokerValues, comma_separated
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 # What the broker can really serve; anything else is refused at start, never served in the clear.
@@ -25,7 +20,7 @@ def _require(holds: bool, message: str) -> None:
         raise RequirementFailed(message)
 
 
-def check_start(config: BrokerConfig) -> None:
+def check_start(config: BrokerValues) -> None:
     """KafkaConfig.validateValues, in its order."""
     if config.optional_text("zookeeper.connect") is None:
         raise ConfigError(
@@ -51,7 +46,7 @@ def check_start(config: BrokerConfig) -> None:
     _check_connections(config)
 
 
-def _check_log(config: BrokerConfig) -> None:
+def _check_log(config: BrokerValues) -> None:
     _require(config.integer("log.roll.ms") >= 1, "log.roll.ms must be greater than or equal to 1")
     _require(
         config.integer("log.roll.jitter.ms") >= 0,
@@ -72,7 +67,7 @@ def _check_log(config: BrokerConfig) -> None:
     )
 
 
-def _check_replication(config: BrokerConfig) -> None:
+def _check_replication(config: BrokerValues) -> None:
     wait_ms = config.integer("replica.fetch.wait.max.ms")
     _require(
         wait_ms <= config.integer("replica.socket.timeout.ms"),
@@ -92,7 +87,7 @@ def _check_replication(config: BrokerConfig) -> None:
     )
 
 
-def _check_listeners(config: BrokerConfig) -> None:
+def _check_listeners(config: BrokerValues) -> None:
     explicit = config.optional_text("inter.broker.listener.name")
     _require(
         explicit is None or "security.inter.broker.protocol" not in config.static,
@@ -135,7 +130,7 @@ def _check_listeners(config: BrokerConfig) -> None:
         )
 
 
-def _check_connections(config: BrokerConfig) -> None:
+def _check_connections(config: BrokerValues) -> None:
     queued_bytes = config.integer("queued.max.request.bytes")
     _require(
         queued_bytes <= 0 or queued_bytes >= config.integer("socket.request.max.bytes"),

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from ottla.config.broker import all_definitions, base_name
+from ottla.config.catalog import all_definitions, base_name
 from ottla.config.definitions import ConfigDef, ConfigError, ConfigType, UpdateMode
 from ottla.config.unused import dynamic_only_definitions
+from ottla.config.values import BrokerValues
 
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
-
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # SslConfigs.RECONFIGURABLE_CONFIGS: may be changed at run time with a listener prefix only.
 _PER_LISTENER = frozenset(
@@ -62,7 +59,7 @@ def sound_entries(stored: Mapping[str, str], *, per_broker: bool) -> dict[str, s
     if not per_broker:
         left_out.update(_per_broker(stored))
     if left_out:
-        log.error(
+        logger.error(
             "broker configs in the store that do not hold are ignored: %s",
             ", ".join(sorted(left_out)),
         )
@@ -78,7 +75,7 @@ def is_password(name: str) -> bool:
     )
 
 
-def check_change(current: BrokerConfig, proposed: BrokerConfig) -> None:
+def check_change(current: BrokerValues, proposed: BrokerValues) -> None:
     """Raises ConfigError where the running broker cannot go from one to the other; for thread
     counts with Kafka's rule and text, though nothing here has such threads."""
     for name in _THREAD_COUNTS:
@@ -95,7 +92,7 @@ def check_change(current: BrokerConfig, proposed: BrokerConfig) -> None:
         )
 
 
-def needs_restart(current: BrokerConfig, entries: Mapping[str, str]) -> list[str]:
+def needs_restart(current: BrokerValues, entries: Mapping[str, str]) -> list[str]:
     """Configs that would get another value than the broker runs with, where it cannot take it
     over: listeners and their security. `entries` are those of the one broker."""
     named = dict.fromkeys((*current.dynamic_broker, *entries))
@@ -108,7 +105,7 @@ def needs_restart(current: BrokerConfig, entries: Mapping[str, str]) -> list[str
 
 
 def without_restart(
-    current: BrokerConfig, entries: Mapping[str, str], waiting: Iterable[str]
+    current: BrokerValues, entries: Mapping[str, str], waiting: Iterable[str]
 ) -> dict[str, str]:
     """A broker's entries with the `waiting` ones as the broker runs with them."""
     kept = {name: text for name, text in entries.items() if name not in set(waiting)}

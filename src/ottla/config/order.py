@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.java_hash import spread_hash
+
 _SMALLEST_TABLE = 16
 
 
 def scala_map_order(names: Iterable[str]) -> list[str]:
     """The names as scala.collection.mutable.HashMap (2.13) iterates over them: by bucket, and in
     a bucket by signed hash."""
-    given = {name: _spread_hash(name) for name in names}
+    given = {name: spread_hash(name) for name in names}
     table = _SMALLEST_TABLE
     while len(given) * 4 > table * 3:
         table *= 2
     # Turning the top bit over makes unsigned comparison signed.
     return sorted(given, key=lambda name: (given[name] & (table - 1), given[name] ^ 0x80000000))
-
-
-def _spread_hash(text: str) -> int:
-    """String.hashCode over UTF-16 units, its upper half mixed into the lower."""
-    code = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(units), 2):
-        code = (31 * code + int.from_bytes(units[position : position + 2], "big")) & 0xFFFFFFFF
-    return code ^ (code >> 16)

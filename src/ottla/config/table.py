@@ -1,4 +1,4 @@
-"""Kafka 2.8's broker configs (KafkaConfig) as a table; `configdef.parse_table` says the form."""
+"""Kafka 2.8's broker configs (KafkaConfig) as a table; `definitions.parse_table` says the form."""
 
 BROKER_CONFIGS = """
 zookeeper.connect Str null

@@ -1,7 +1,7 @@
 """Kafka 2.8's broker configs without a meaning here, so that DescribeConfigs shows all of Kafka's.
 
-Nothing reads them. In a file most are accepted with a warning (`config_table.WITHOUT_MEANING`), a
-few are refused (`config_table.REPLACED`).
+Nothing reads them. In a file most are accepted with a warning (`table.WITHOUT_MEANING`), a
+few are refused (`table.REPLACED`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ottla.config.definitions import ConfigDef, parse_table
 
 _DOCUMENTATION = "Known to Kafka; without effect here."
-# Name, type and default as in `config_table`.
+# Name, type and default as in `table.py`.
 _TABLE = """
 advertised.host.name Str null
 advertised.port I null

@@ -7,14 +7,16 @@ or the broker is gone: brokers ignore what they have already seen by its epochs.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from ottla.controller.journal import controller_log
 from ottla.controller.steps import ControlRequest
 from ottla.errors import InvariantViolated
 from ottla.metadata.znodes import BrokerInfo
 from ottla.wire.codec import Message, WireError
+
+logger = logging.getLogger("ottla.controller")
 
 RETRY_PAUSE_MS = 100
 # A broker that is registered but silent while this many requests pile up: the controller gives
@@ -70,9 +72,7 @@ class BrokerChannel:
             try:
                 response = await self._deliver(request)
             except WireError as error:
-                controller_log.error(
-                    "Request for broker %d cannot be sent: %s", self._broker_id, error
-                )
+                logger.error("Request for broker %d cannot be sent: %s", self._broker_id, error)
             else:
                 self._on_response(self._broker_id, request.message, response)
 
@@ -88,7 +88,7 @@ class BrokerChannel:
             except (OSError, TimeoutError) as error:
                 self._disconnect()
                 if not warned:
-                    controller_log.warning(
+                    logger.warning(
                         "Sending %s to broker %d (%s:%d) failed, trying until it answers: %s",
                         type(request.message).__name__,
                         self._broker_id,
@@ -117,7 +117,7 @@ class ChannelManager:
     def open(self, broker: BrokerInfo) -> None:
         endpoint = broker.endpoint(self._listener)
         if endpoint is None:
-            controller_log.error(
+            logger.error(
                 "Broker %d has no listener %s: it gets no requests",
                 broker.broker_id,
                 self._listener,

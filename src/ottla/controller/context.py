@@ -17,10 +17,16 @@ from ottla.metadata.znodes import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 from ottla.types import TopicId, TopicPartition, TopicPartitionReplica
 
 _UNLED = (PartitionState.NEW, PartitionState.OFFLINE)
+_DELETED = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
 _NO_ASSIGNMENT = ReplicaAssignment(())
 
 
 class ControllerContext:
+    """Brokers, topics, assignments, leaders, and the states of partitions and replicas.
+
+    Memory only: state machines and decisions change it after the store has taken their writes.
+    """
+
     def __init__(
         self,
         broker_id: int,
@@ -30,6 +36,7 @@ class ControllerContext:
         *,
         epoch: int,
         epoch_zk_version: int,
+        strict_transitions: bool = False,
     ) -> None:
         self.broker_id = broker_id
         self.config = config
@@ -37,6 +44,8 @@ class ControllerContext:
         self.new_topic_id = new_topic_id
         self.epoch = epoch
         self.epoch_zk_version = epoch_zk_version
+        # Whether an illegal transition raises, or is only told of (`transitions`).
+        self.strict_transitions = strict_transitions
         self.finalized_features: Mapping[str, Any] = {}
         # Every registered broker that was accepted: "live or shutting down" in Kafka's words.
         self.brokers: dict[int, BrokerInfo] = {}
@@ -198,6 +207,14 @@ class ControllerContext:
         else:
             states[replica] = state
             counts[state] = counts.get(state, 0) + 1
+
+    def hosted_replicas_on(self, broker_ids: Iterable[int]) -> list[TopicPartitionReplica]:
+        """Without those that are deleted, or about to be: their brokers hear of them no more."""
+        return [
+            replica
+            for replica in self.replicas_on(broker_ids)
+            if self.replica_state(replica) not in _DELETED
+        ]
 
     def replicas_in_state(self, topic: str, state: ReplicaState) -> list[TopicPartitionReplica]:
         if not self.any_replica_in_state(topic, state):

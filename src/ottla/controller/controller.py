@@ -7,10 +7,11 @@ decides is in `decisions`; everything it does to the world goes through `interpr
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla.controller import elector
+from ottla.controller import candidacy
 from ottla.controller.channels import ChannelManager, Connect
 from ottla.controller.config import ControllerConfig
 from ottla.controller.context import ControllerContext
@@ -34,8 +35,9 @@ from ottla.controller.events import (
 )
 from ottla.controller.gauges import gauges_of
 from ottla.controller.interpreter import ControllerMovedError, Interpreter, StoreUnavailableError
-from ottla.controller.journal import Journal, controller_log
+from ottla.controller.journal import Journal
 from ottla.controller.queue import EventQueue, Queued
+from ottla.controller.transitions import IllegalTransition
 from ottla.errors import ErrorCode, InvariantViolated, KafkaError
 from ottla.metadata.store import (
     Check,
@@ -58,6 +60,8 @@ from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.wire.codec import Message
+
+logger = logging.getLogger("ottla.controller")
 
 FIRST_REBALANCE_DELAY_S = 5
 # A broker that failed in office lets the others go first, longer each time.
@@ -89,7 +93,12 @@ class Reign:
 
 
 class Controller:
-    """Implements the broker's ControllerPort."""
+    """Implements the broker's ControllerPort.
+
+    One task takes events from the queue, one at a time, for as long as the broker lives; a reign
+    begins with an election that was won and ends with the session, a lost office or a failure.
+    `strict_transitions` makes an illegal transition such a failure (for simulation and tests).
+    """
 
     def __init__(
         self,
@@ -98,12 +107,15 @@ class Controller:
         broker_id: int,
         config: ControllerConfig,
         connect: Connect,
+        *,
+        strict_transitions: bool = False,
     ) -> None:
         self._runtime = runtime
         self._store = store
         self._broker_id = broker_id
         self._config = config
         self._connect = connect
+        self._strict_transitions = strict_transitions
         self._queue = EventQueue()
         self._reign: Reign | None = None
         self._task: asyncio.Task[None] | None = None
@@ -129,6 +141,7 @@ class Controller:
         return {
             **gauges_of(None if self._reign is None else self._reign.context),
             "controllerstats_uncleanleaderelections_total": self.journal.unclean_elections,
+            "controllerstats_illegaltransitions_total": self.journal.illegal_transitions,
             "controllereventmanager_eventqueuesize": len(self._queue),
             "controllereventmanager_eventqueuetimems_count": self._queue.taken,
             "controllereventmanager_eventqueuetimems_sum": self._queue.waited_ms,
@@ -234,17 +247,21 @@ class Controller:
             self.journal.record("event")
             return await self._reign.interpreter.run(decide(self._reign.context, event))
         except ControllerMovedError as moved:
-            controller_log.info("Broker %d is not the controller: %s", self._broker_id, moved)
+            logger.info("Broker %d is not the controller: %s", self._broker_id, moved)
             self._resign()
             self._queue.put(ControllerChange())
         except SessionExpiredError:
             self._resign()
+        except IllegalTransition as error:
+            # With the traceback: a simulation takes it for the failure that it is.
+            logger.exception("Error while handling %s", event.name)
+            await self._give_up(event, repr(error))
         except (InvariantViolated, StoreUnavailableError, StoreError, BadZnodeError) as error:
             await self._give_up(event, repr(error))
         except Exception:
             # Kafka logs such an error and carries on with a context that may be wrong; the next
             # controller, here or elsewhere, starts from what is stored instead.
-            controller_log.exception("Error while handling %s", event.name)
+            logger.exception("Error while handling %s", event.name)
             await self._give_up(event, "an unexpected error")
         finally:
             if isinstance(event, AutoPreferredLeaderElection):
@@ -261,8 +278,8 @@ class Controller:
 
     async def _follow(self) -> bool:
         """Watches /controller, resigns if it is not ours; whether there is a controller."""
-        await elector.watch_controller(self._store, self._on_controller_watch)
-        found = await elector.read_controller(self._store)
+        await candidacy.watch_controller(self._store, self._on_controller_watch)
+        found = await candidacy.read_controller(self._store)
         own = found is not None and found[1].ephemeral_owner == self._store.session_id
         if self._reign is not None and not own:
             self._resign()
@@ -273,11 +290,11 @@ class Controller:
         if exists and self._reign is None and self._may_stand:
             # An election that an expiry overtook, a resignation whose answer got lost: the node
             # may be ours without a reign. Its end starts the next election.
-            await elector.free_own_office(self._store)
+            await candidacy.free_own_office(self._store)
         if exists or not self._may_stand or self._penalty_timer is not None:
             return
         ended_sessions = self._ended_sessions
-        office = await elector.elect(self._store, self._runtime.clock, self._broker_id)
+        office = await candidacy.elect(self._store, self._runtime.clock, self._broker_id)
         if self._ended_sessions != ended_sessions:
             # Which session won is not known; a Reelect comes with the broker's registration.
             return
@@ -292,7 +309,7 @@ class Controller:
         self._failures = 0
         self._schedule_rebalance(FIRST_REBALANCE_DELAY_S)
 
-    def _begin_reign(self, office: elector.Office) -> Reign:
+    def _begin_reign(self, office: candidacy.Office) -> Reign:
         channels = ChannelManager(
             self._connect,
             self._config.control_listener,
@@ -306,6 +323,7 @@ class Controller:
             lambda: random_topic_id(self._runtime.random.randbytes),
             epoch=office.epoch,
             epoch_zk_version=office.epoch_zk_version,
+            strict_transitions=self._strict_transitions,
         )
         interpreter = Interpreter(self._store, channels, self._queue.put, office.epoch_zk_version)
         return Reign(context, interpreter, channels, self._ended_sessions)
@@ -337,7 +355,7 @@ class Controller:
 
     async def _give_up(self, event: Event, reason: str) -> None:
         """Resigns and frees /controller, so that a fresh controller starts from the store."""
-        controller_log.error(
+        logger.error(
             "Broker %d gives up being controller: %s during %s",
             self._broker_id,
             reason,
@@ -356,7 +374,7 @@ class Controller:
             try:
                 await self._store.multi([fence, Delete(ControllerZnode.path())])
             except StoreError as error:
-                controller_log.warning("Could not free /controller: %r", error)
+                logger.warning("Could not free /controller: %r", error)
 
     def _end_penalty(self) -> None:
         self._penalty_timer = None

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.controller import partition_machine, replica_machine
-from ottla.controller.assignments import remove_from_admin_node, write_assignments
 from ottla.controller.context import ControllerContext
 from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import send_update_metadata
 from ottla.controller.steps import Steps, failed, get_children_of, write
+from ottla.controller.stored_assignments import remove_from_admin_node, write_assignments
 from ottla.metadata.store import Delete, NoNodeError
 from ottla.metadata.znodes import (
     ConfigZnode,
@@ -31,6 +31,8 @@ from ottla.types import TopicPartition, TopicPartitionReplica
 
 # Deeper than any topic's znodes; a bound for trees that somebody made by hand.
 MAX_TREE_DEPTH = 16
+
+_STOPPED = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
 
 
 class DeletionSurvey(NamedTuple):
@@ -94,7 +96,10 @@ def resume_topics(ctx: ControllerContext, topics: Iterable[str]) -> Steps[None]:
 def fail_replicas(ctx: ControllerContext, replicas: Iterable[TopicPartitionReplica]) -> Steps[None]:
     concerned = [r for r in replicas if ctx.is_queued_for_deletion(r.topic)]
     if concerned:
-        replica_machine.to_deletion_ineligible(ctx, concerned)
+        # Kafka asks for this step of all of them, and logs it as illegal of one that is deleted
+        # already and of one that was never stopped: both stay as they are.
+        stopped = [r for r in concerned if ctx.replica_state(r) in _STOPPED]
+        replica_machine.to_deletion_ineligible(ctx, stopped)
         mark_ineligible(ctx, {r.topic for r in concerned}, "replica deletion failure")
         yield from resume(ctx)
 
@@ -102,8 +107,16 @@ def fail_replicas(ctx: ControllerContext, replicas: Iterable[TopicPartitionRepli
 def complete_replicas(
     ctx: ControllerContext, replicas: Iterable[TopicPartitionReplica]
 ) -> Steps[None]:
-    concerned = [r for r in replicas if ctx.is_queued_for_deletion(r.topic)]
-    replica_machine.to_deletion_successful(ctx, concerned)
+    # An answer may be late: the topic was made anew, or the replica was given up meanwhile.
+    replica_machine.to_deletion_successful(
+        ctx,
+        [
+            replica
+            for replica in replicas
+            if ctx.is_queued_for_deletion(replica.topic)
+            and ctx.replica_state(replica) is ReplicaState.DELETION_STARTED
+        ],
+    )
     yield from resume(ctx)
 
 
@@ -178,8 +191,9 @@ def _start(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
                 alive.append(replica)
     replica_machine.to_deletion_ineligible(
         ctx,
-        # A replica that already waits needs no second step.
-        (r for r in dead if ctx.replica_state(r) is not ReplicaState.DELETION_INELIGIBLE),
+        # One that waits already needs no second step, and one that was never stopped (its broker
+        # was down when the topic was made, or is about to be) waits as it is.
+        [r for r in dead if ctx.replica_state(r) in _STOPPED],
     )
     yield from replica_machine.to_offline(ctx, alive)
     yield from replica_machine.to_deletion_started(ctx, alive)
@@ -224,9 +238,8 @@ def _abandon_dead_replicas(ctx: ControllerContext, topics: list[str]) -> Steps[N
     ]
     if dead:
         ctx.journal.info(f"Left to brokers that are down: {', '.join(map(str, dead))}")
-        stopped = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
         yield from replica_machine.to_offline(
-            ctx, [r for r in dead if ctx.replica_state(r) not in stopped]
+            ctx, [r for r in dead if ctx.replica_state(r) not in _STOPPED]
         )
         yield from replica_machine.to_deletion_started(
             ctx, [r for r in dead if ctx.replica_state(r) is ReplicaState.OFFLINE]

@@ -17,13 +17,17 @@ from ottla.types import TopicId, TopicPartition, format_topic_id
 
 RING_CAPACITY = 10_000
 
-controller_log = logging.getLogger("ottla.controller")
-state_change_log = logging.getLogger("state.change.logger")
+logger = logging.getLogger("ottla.controller")
+_state_changes = logging.getLogger("state.change.logger")
 
 
 @dataclass(slots=True)
 class LifecycleEvent:
-    """One thing that happened; `kind` is event, partition, replica, topic, broker or request."""
+    """One thing that happened.
+
+    `kind` is event, partition, replica, topic, broker, request, or illegal: a transition of a
+    partition (of a replica where there is a broker) that was refused.
+    """
 
     ts_ms: int
     controller_epoch: int
@@ -65,7 +69,9 @@ class Journal:
         self.broker_id = broker_id
         self.epoch = 0
         self.current_event = "Startup"
+        # Counted for operators; both should stay at 0.
         self.unclean_elections = 0
+        self.illegal_transitions = 0
 
     def recent(self) -> list[LifecycleEvent]:
         return list(self._ring)
@@ -117,21 +123,21 @@ class Journal:
 
     def debug(self, text: str, *values: object) -> None:
         """`values` are formatted only if the line is written."""
-        controller_log.debug("[Controller id=%d] " + text, self.broker_id, *values)
+        logger.debug("[Controller id=%d] " + text, self.broker_id, *values)
 
     def info(self, text: str) -> None:
-        controller_log.info("[Controller id=%d] %s", self.broker_id, text)
+        logger.info("[Controller id=%d] %s", self.broker_id, text)
 
     def warn(self, text: str) -> None:
-        controller_log.warning("[Controller id=%d] %s", self.broker_id, text)
+        logger.warning("[Controller id=%d] %s", self.broker_id, text)
 
     def error(self, text: str) -> None:
-        controller_log.error("[Controller id=%d] %s", self.broker_id, text)
+        logger.error("[Controller id=%d] %s", self.broker_id, text)
 
     def state_change(self, level: int, text: str, *values: object) -> None:
         """A line of the state-change log; `values` are formatted only if it is written."""
-        if state_change_log.isEnabledFor(level):
-            state_change_log.log(
+        if _state_changes.isEnabledFor(level):
+            _state_changes.log(
                 level,
                 "[Controller id=%d epoch=%d] " + text,
                 self.broker_id,

@@ -1,6 +1,7 @@
 """Moves partitions between states (kafka.controller.PartitionStateMachine).
 
-A transition that the table does not allow is logged and left out; the rest of the batch goes on.
+A transition that the table does not allow is refused (`transitions`); the rest
+of the batch goes on.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Iterable
 from ottla.controller import election
 from ottla.controller.context import ControllerContext
 from ottla.controller.election import Elected, Strategy
-from ottla.controller.leadership import MAX_WRITE_ROUNDS, read_states, write_states
-from ottla.controller.partition_states import PartitionState, is_valid
+from ottla.controller.partition_states import PartitionState
 from ottla.controller.requests import RequestBatch
 from ottla.controller.steps import Steps, failed, get_paths, write
+from ottla.controller.stored_leadership import MAX_WRITE_ROUNDS, read_states, write_states
+from ottla.controller.transitions import movable_partitions
 from ottla.metadata.store import Create, NodeExistsError
 from ottla.metadata.znodes import (
     ConfigZnode,
@@ -32,17 +34,17 @@ Failures = dict[TopicPartition, str]
 
 
 def to_new(ctx: ControllerContext, partitions: Iterable[TopicPartition]) -> None:
-    for tp in _valid(ctx, partitions, PartitionState.NEW):
+    for tp in movable_partitions(ctx, partitions, PartitionState.NEW):
         _move(ctx, tp, PartitionState.NEW)
 
 
 def to_offline(ctx: ControllerContext, partitions: Iterable[TopicPartition]) -> None:
-    for tp in _valid(ctx, partitions, PartitionState.OFFLINE):
+    for tp in movable_partitions(ctx, partitions, PartitionState.OFFLINE):
         _move(ctx, tp, PartitionState.OFFLINE)
 
 
 def to_non_existent(ctx: ControllerContext, partitions: Iterable[TopicPartition]) -> None:
-    for tp in _valid(ctx, partitions, PartitionState.NON_EXISTENT):
+    for tp in movable_partitions(ctx, partitions, PartitionState.NON_EXISTENT):
         _move(ctx, tp, PartitionState.NON_EXISTENT)
 
 
@@ -50,9 +52,9 @@ def to_online(
     ctx: ControllerContext, partitions: Iterable[TopicPartition], strategy: Strategy
 ) -> Steps[Failures]:
     """Gives new partitions their first leader, others an elected one, and tells the brokers."""
-    valid = _valid(ctx, partitions, PartitionState.ONLINE)
-    new = [tp for tp in valid if ctx.partition_state(tp) is PartitionState.NEW]
-    others = [tp for tp in valid if ctx.partition_state(tp) is not PartitionState.NEW]
+    movable = movable_partitions(ctx, partitions, PartitionState.ONLINE)
+    new = [tp for tp in movable if ctx.partition_state(tp) is PartitionState.NEW]
+    others = [tp for tp in movable if ctx.partition_state(tp) is not PartitionState.NEW]
     batch = RequestBatch(ctx)
     failures: Failures = {}
     if new:
@@ -80,25 +82,6 @@ def elect_partitions_without_leader(
         partitions = [tp for tp in partitions if tp.topic == topic]
     if partitions:
         yield from to_online(ctx, partitions, Strategy.OFFLINE)
-
-
-def _valid(
-    ctx: ControllerContext, partitions: Iterable[TopicPartition], target: PartitionState
-) -> list[TopicPartition]:
-    valid = []
-    for tp in partitions:
-        state = ctx.partition_state(tp)
-        if is_valid(state, target):
-            valid.append(tp)
-        else:
-            ctx.journal.state_change(
-                logging.ERROR,
-                "Partition %s cannot go from %s to %s: that is no valid transition",
-                tp,
-                state.title,
-                target.title,
-            )
-    return valid
 
 
 def _move(ctx: ControllerContext, tp: TopicPartition, target: PartitionState) -> None:

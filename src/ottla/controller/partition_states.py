@@ -37,7 +37,3 @@ VALID_PREVIOUS: Mapping[PartitionState, frozenset[PartitionState]] = {
     ),
     PartitionState.NON_EXISTENT: frozenset({PartitionState.OFFLINE}),
 }
-
-
-def is_valid(source: PartitionState, target: PartitionState) -> bool:
-    return source in VALID_PREVIOUS[target]

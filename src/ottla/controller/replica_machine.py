@@ -1,6 +1,7 @@
 """Moves replicas between states (kafka.controller.ReplicaStateMachine).
 
-A transition that the table does not allow is logged and left out; the rest of the batch goes on.
+A transition that the table does not allow is refused (`transitions`); the rest
+of the batch goes on.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections.abc import Iterable
 
 from ottla.controller import election
 from ottla.controller.context import ControllerContext
-from ottla.controller.leadership import MAX_WRITE_ROUNDS, read_states, write_states
-from ottla.controller.replica_states import ReplicaState, is_valid
+from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import RequestBatch
 from ottla.controller.steps import Steps
+from ottla.controller.stored_leadership import MAX_WRITE_ROUNDS, read_states, write_states
+from ottla.controller.transitions import movable_replicas
 from ottla.metadata.znodes import LeaderAndIsr
 from ottla.types import TopicPartition, TopicPartitionReplica
 
@@ -23,7 +25,7 @@ Replicas = Iterable[TopicPartitionReplica]
 def to_new(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
     """A replica of a partition that is led already gets LeaderAndIsr with isNew."""
     batch = RequestBatch(ctx)
-    for replica in _valid(ctx, replicas, ReplicaState.NEW):
+    for replica in movable_replicas(ctx, replicas, ReplicaState.NEW):
         tp = replica.topic_partition
         state = ctx.leadership.get(tp)
         if state is not None and state.leader == replica.broker_id:
@@ -40,7 +42,7 @@ def to_new(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
 def to_online(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
     """From new it is memory only; otherwise the broker is told (again) what it hosts."""
     batch = RequestBatch(ctx)
-    for replica in _valid(ctx, replicas, ReplicaState.ONLINE):
+    for replica in movable_replicas(ctx, replicas, ReplicaState.ONLINE):
         tp = replica.topic_partition
         if ctx.replica_state(replica) is not ReplicaState.NEW and tp in ctx.leadership:
             batch.add_leader_and_isr([replica.broker_id], tp, is_new=False)
@@ -52,7 +54,7 @@ def to_offline(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
     """Stops the replica, takes it out of the ISR and tells the others, broker by broker."""
     batch = RequestBatch(ctx)
     by_broker: dict[int, list[TopicPartitionReplica]] = {}
-    for replica in _valid(ctx, replicas, ReplicaState.OFFLINE):
+    for replica in movable_replicas(ctx, replicas, ReplicaState.OFFLINE):
         by_broker.setdefault(replica.broker_id, []).append(replica)
     for broker_id, listed in by_broker.items():
         yield from _take_offline(ctx, broker_id, listed, batch)
@@ -63,7 +65,7 @@ def to_deletion_started(
     ctx: ControllerContext, replicas: Replicas, *, next_epoch: bool = False
 ) -> Steps[None]:
     batch = RequestBatch(ctx)
-    for replica in _valid(ctx, replicas, ReplicaState.DELETION_STARTED):
+    for replica in movable_replicas(ctx, replicas, ReplicaState.DELETION_STARTED):
         batch.add_stop_replica(
             replica.broker_id, replica.topic_partition, delete=True, next_epoch=next_epoch
         )
@@ -72,18 +74,18 @@ def to_deletion_started(
 
 
 def to_deletion_successful(ctx: ControllerContext, replicas: Replicas) -> None:
-    for replica in _valid(ctx, replicas, ReplicaState.DELETION_SUCCESSFUL):
+    for replica in movable_replicas(ctx, replicas, ReplicaState.DELETION_SUCCESSFUL):
         _move(ctx, replica, ReplicaState.DELETION_SUCCESSFUL)
 
 
 def to_deletion_ineligible(ctx: ControllerContext, replicas: Replicas) -> None:
-    for replica in _valid(ctx, replicas, ReplicaState.DELETION_INELIGIBLE):
+    for replica in movable_replicas(ctx, replicas, ReplicaState.DELETION_INELIGIBLE):
         _move(ctx, replica, ReplicaState.DELETION_INELIGIBLE)
 
 
 def to_non_existent(ctx: ControllerContext, replicas: Replicas) -> None:
     """Forgets the replica; it also leaves the assignment in memory."""
-    for replica in _valid(ctx, replicas, ReplicaState.NON_EXISTENT):
+    for replica in movable_replicas(ctx, replicas, ReplicaState.NON_EXISTENT):
         tp = replica.topic_partition
         assignment = ctx.assignment(tp)
         ctx.set_assignment(
@@ -95,25 +97,6 @@ def to_non_existent(ctx: ControllerContext, replicas: Replicas) -> None:
             ),
         )
         _move(ctx, replica, ReplicaState.NON_EXISTENT)
-
-
-def _valid(
-    ctx: ControllerContext, replicas: Replicas, target: ReplicaState
-) -> list[TopicPartitionReplica]:
-    valid = []
-    for replica in replicas:
-        state = ctx.replica_state(replica)
-        if is_valid(state, target):
-            valid.append(replica)
-        else:
-            ctx.journal.state_change(
-                logging.ERROR,
-                "Replica %s cannot go from %s to %s: that is no valid transition",
-                replica,
-                state.title,
-                target.title,
-            )
-    return valid
 
 
 def _move(ctx: ControllerContext, replica: TopicPartitionReplica, target: ReplicaState) -> None:

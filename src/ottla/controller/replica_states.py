@@ -53,7 +53,3 @@ VALID_PREVIOUS: Mapping[ReplicaState, frozenset[ReplicaState]] = {
     ),
     ReplicaState.NON_EXISTENT: frozenset({ReplicaState.DELETION_SUCCESSFUL}),
 }
-
-
-def is_valid(source: ReplicaState, target: ReplicaState) -> bool:
-    return source in VALID_PREVIOUS[target]

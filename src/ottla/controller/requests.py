@@ -29,6 +29,8 @@ _SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_S
 
 
 class RequestBatch:
+    """What brokers are to be told at the end of a step, partition by partition; sent once."""
+
     def __init__(self, ctx: ControllerContext) -> None:
         self._ctx = ctx
         # Per broker: partition -> isNew.

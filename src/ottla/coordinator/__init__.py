@@ -1,1 +1,1 @@
-
+"""Coordinators of groups and transactions, whose state is the log of an internal topic."""

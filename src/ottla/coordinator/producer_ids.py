@@ -20,7 +20,7 @@ from ottla.metadata.store import (
 from ottla.metadata.znodes import BadZnodeError, ProducerIdBlock, ProducerIdBlockZnode
 from ottla.runtime import Runtime
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _MAX_PRODUCER_ID = 2**63 - 1
 _MAX_ATTEMPTS = 10
@@ -58,7 +58,7 @@ class ProducerIds:
                 limit_ms = min(2.0**attempt, _MAX_BACKOFF_MS)
                 await asyncio.sleep(self._runtime.random.uniform(0, limit_ms) / 1000)
             except StoreError as error:
-                log.warning("No block of producer ids could be taken: %r", error)
+                logger.warning("No block of producer ids could be taken: %r", error)
                 break
         raise KafkaError(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no block of producer ids can be taken now"

@@ -20,7 +20,7 @@ from ottla.runtime import Clock
 from ottla.types import TopicPartition
 from ottla.wire import records
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Read in small steps: other requests are served between two of them.
 _LOAD_STEP_BYTES = 256 * 1024
@@ -63,6 +63,9 @@ class Shard(Generic[Entry]):
 
 
 class Shards(Generic[Entry]):
+    """Who leads which partition is heard from the replica manager; the coordinator is told when a
+    shard has been loaded and when it goes."""
+
     def __init__(
         self,
         clock: Clock,
@@ -158,7 +161,7 @@ class Shards(Generic[Entry]):
                 entries = await self._read(tp)
         except (OttlaError, OSError) as error:
             # Dropped, so that clients look for a coordinator again instead of waiting for ever.
-            log.error("%s cannot be loaded: %s", tp, error)
+            logger.error("%s cannot be loaded: %s", tp, error)
             self._loads.pop(shard.partition, None)
             self.resigned(tp, None)
             return
@@ -166,7 +169,7 @@ class Shards(Generic[Entry]):
         shard.entries = entries
         shard.is_loaded = True
         took_ms = self._clock.monotonic_ms() - started_ms
-        log.info("Loaded %d entries from %s in %d ms", len(entries), tp, took_ms)
+        logger.info("Loaded %d entries from %s in %d ms", len(entries), tp, took_ms)
         self._on_loaded(shard)
 
     async def _read(self, tp: TopicPartition) -> dict[str, Entry]:

@@ -1,1 +1,1 @@
-"""Cluster metadata: the znodes and the store that holds them."""
+"""Cluster metadata: the port to the store that holds it, and each znode with its format."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Clock
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CHANGE_EXPIRATION_MS = 15 * 60 * 1000
 _RETRY_S = 1.0
@@ -64,7 +64,9 @@ class ChangeNotes:
             try:
                 await self._take_new()
             except StoreError as error:
-                log.warning("notes in %s could not be read, trying again: %r", self._parent, error)
+                logger.warning(
+                    "notes in %s could not be read, trying again: %r", self._parent, error
+                )
                 self._wake.set()
                 await asyncio.sleep(_RETRY_S)
 
@@ -90,13 +92,13 @@ class ChangeNotes:
         except NoNodeError:
             return  # removed meanwhile
         except BadZnodeError as error:
-            log.error("note %s/%s is passed over: %s", self._parent, name, error)
+            logger.error("note %s/%s is passed over: %s", self._parent, name, error)
         except StoreError:
             raise
         except Exception:
             # Kafka's thread ends here, and its broker is deaf to every later change until it is
             # started again.
-            log.exception("note %s/%s could not be taken over", self._parent, name)
+            logger.exception("note %s/%s could not be taken over", self._parent, name)
 
     async def _remove_old(self, names: list[str]) -> None:
         for name in names:

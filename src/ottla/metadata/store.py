@@ -217,10 +217,6 @@ class MetadataStore(Protocol):
         """The current session (a new value after expiry)."""
 
     @property
-    def previous_session_id(self) -> int:
-        """The session before the current one; 0 while there was none."""
-
-    @property
     def session_timeout_ms(self) -> int:
         """As the server granted it, which may be more or less than was asked for."""
 

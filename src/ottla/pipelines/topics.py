@@ -8,7 +8,8 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from ottla.client.admin.client import Admin, NewTopic, TopicDescription, raise_first_error
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import NewTopic, TopicDescription, raise_first_error
 from ottla.client.settings import AdminConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines.spec_keys import SpecError, TopicSpec

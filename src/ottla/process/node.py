@@ -16,22 +16,22 @@ from ottla.broker.replication.catch_up import delete_when_named
 from ottla.errors import InvariantViolated
 from ottla.metadata import znodes
 from ottla.metadata.store import SessionState, StoreError
-from ottla.process.file_limit import share_for_connections
 from ottla.process.parts import NodeParts
 from ottla.process.settings import check_features, java_date, with_dynamic_config
+from ottla.process.tuning import share_for_connections
 from ottla.security.setup import check_security
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices
+    from ottla.broker.context.services import BrokerServices
     from ottla.config.broker import BrokerConfig
     from ottla.controller.controller import Controller
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.types import Endpoint
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # How long a started broker waits to hear of itself from the controller. Kafka does not wait;
 # whoever starts a cluster here may use it as soon as the start returned.
@@ -40,7 +40,10 @@ _REJOIN_PAUSE_S = 1.0
 
 
 class Node:
-    """A broker. `store` is a session of its own; without one it connects to ZooKeeper."""
+    """A broker. `store` is a session of its own; without one it connects to ZooKeeper.
+
+    `strict_transitions` is for simulation and tests: see `Controller`.
+    """
 
     def __init__(
         self,
@@ -49,8 +52,10 @@ class Node:
         store: MetadataStore | None = None,
         *,
         lock_dir: Callable[[Path], HeldLock] = FlockedDir,
+        strict_transitions: bool = False,
     ) -> None:
         self.config = config
+        self.strict_transitions = strict_transitions
         self.lock_dir = lock_dir
         self.runtime = runtime
         # Set when the broker can no longer do its duty; `run_broker` then ends with the error.
@@ -136,7 +141,7 @@ class Node:
         await self._delete_stale_logs()
         identity.write_identity(
             self.runtime.disk,
-            parts.log_manager.online_dirs(),
+            parts.log_manager.dirs.online(),
             broker_id=broker_id,
             cluster_id=cluster_id,
             comment=java_date(self.runtime.clock.now_ms()),
@@ -152,10 +157,12 @@ class Node:
         if parts.metrics is not None:
             self._endings.append(parts.metrics.close)
             connections = lambda: sum(s.connection_count for s in self._servers)  # noqa: E731
-            await parts.metrics.serve(parts.services, parts.controller.gauges, connections)
+            await parts.metrics.serve(
+                parts.services, self.runtime.network, parts.controller.gauges, connections
+            )
         for server in self._servers:
             server.start_processing(parts.services)
-        log.info("broker %d of cluster %s serves", broker_id, cluster_id)
+        logger.info("broker %d of cluster %s serves", broker_id, cluster_id)
 
     async def _settle_broker_id(self, store: MetadataStore, cluster_id: str) -> int:
         stored = identity.read_identity(self.runtime.disk, self.config.log_dirs)
@@ -204,7 +211,7 @@ class Node:
                 try:
                     await asyncio.wait_for(told.wait(), max(0, left_ms) / 1000)
                 except TimeoutError:
-                    log.warning("no controller has told this broker of the cluster yet")
+                    logger.warning("no controller has told this broker of the cluster yet")
                     return
                 told.clear()
         finally:
@@ -216,7 +223,7 @@ class Node:
         if self._stopping:
             return
         if state is SessionState.EXPIRED:
-            log.warning("the session in the store expired")
+            logger.warning("the session in the store expired")
             self._must_rejoin = True
             self.controller.on_session_expired()
         elif state is SessionState.CONNECTED and self._must_rejoin:
@@ -243,7 +250,7 @@ class Node:
                 self.fail(error)
                 return
             except StoreError as error:
-                log.warning("registering again failed, trying once more: %r", error)
+                logger.warning("registering again failed, trying once more: %r", error)
                 await asyncio.sleep(_REJOIN_PAUSE_S)
         self.parts.config_changes.on_new_session()
         if self.services.authorizer is not None:
@@ -258,7 +265,7 @@ class Node:
 
     def fail(self, error: Exception) -> None:
         """The broker cannot go on; whoever runs it is told."""
-        log.error("this broker must stop: %s", error)
+        logger.error("this broker must stop: %s", error)
         if self.failed is not None and not self.failed.done():
             self.failed.set_exception(error)
             self.failed.exception()  # retrieved: a node in a test may have nobody who awaits it
@@ -278,7 +285,8 @@ class Node:
         if hand_over and parts is not None and not self._stopping:
             from ottla.broker.membership.controlled_shutdown import leave_in_order
 
-            await leave_in_order(parts.services)
+            parts.replica_manager.fetchers.is_leaving = True
+            await leave_in_order(parts.services, lambda: parts.orders.epochs.broker_epoch)
         self._stopping = True
         for server in self._servers:
             await server.close()
@@ -291,7 +299,7 @@ class Node:
                 await ending()
             except Exception:
                 # The other parts must still end: logs are closed, the session is given back.
-                log.exception("a part of the broker did not end cleanly")
+                logger.exception("a part of the broker did not end cleanly")
 
 
 async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:

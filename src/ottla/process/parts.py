@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.broker.admin.broker_configs import LiveConfig
 from ottla.broker.admin.config_changes import ConfigChanges
+from ottla.broker.admin.live_config import LiveConfig
 from ottla.broker.admin.topic_settings import TopicSettings
 from ottla.broker.admin.topics import TopicAdmin
+from ottla.broker.context.services import BrokerServices
 from ottla.broker.fetching.service import FetchService
 from ottla.broker.membership.controller_channel import ControllerChannel
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.metrics.setup import metrics_of
-from ottla.broker.network.rates import ConnectionRates
 from ottla.broker.quotas.clients import ClientQuotas
+from ottla.broker.quotas.connection_rates import ConnectionRates
 from ottla.broker.quotas.mutations import MutationQuotas
 from ottla.broker.replication.alter_isr import AlterIsrManager
 from ottla.broker.replication.catch_up import CatchUp
@@ -23,7 +24,6 @@ from ottla.broker.replication.controller_orders import ControllerOrders
 from ottla.broker.replication.order_epochs import OrderEpochs
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.replication.stale_logs import StaleLogs
-from ottla.broker.requests.context import BrokerServices
 from ottla.client.connection import Connection
 from ottla.controller.controller import Controller
 from ottla.coordinator.groups.coordinator import GroupCoordinator
@@ -31,25 +31,46 @@ from ottla.coordinator.producer_ids import ProducerIds
 from ottla.coordinator.transactions.parts import PeerAccess, transaction_parts
 from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode
-from ottla.process.file_limit import share_for_segments
 from ottla.process.settings import StartError, control_listener, controller_config
+from ottla.process.tuning import share_for_segments
 from ottla.security.setup import make_authorizer, peer_credentials
 from ottla.storage.manager.log_manager import MAX_OPEN_FILES, LogManager
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.store import MetadataStore
-    from ottla.process.node import Node
+    from ottla.runtime import Runtime
+    from ottla.storage.manager.dir_lock import HeldLock
 
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+
+class Process(Protocol):
+    """What the parts of a broker ask of the process around them: `Node`."""
+
+    config: BrokerConfig
+    runtime: Runtime
+    lock_dir: Callable[[Path], HeldLock]
+    strict_transitions: bool
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs work in the background until the process stops."""
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Broker configs changed while it runs."""
+
+    def fail(self, error: Exception) -> None:
+        """The broker cannot go on; whoever runs it is told."""
 
 
 class NodeParts:
     """What a started broker consists of."""
 
-    def __init__(self, node: Node, store: MetadataStore, broker_id: int, cluster_id: str) -> None:
-        config, runtime = node.config, node.runtime
-        self._node = node
+    def __init__(
+        self, process: Process, store: MetadataStore, broker_id: int, cluster_id: str
+    ) -> None:
+        config, runtime = process.config, process.runtime
+        self._process = process
         self._store = store
         cache = MetadataCache()
         self.topic_settings = TopicSettings(config, store)
@@ -58,7 +79,7 @@ class NodeParts:
             runtime,
             config,
             self.topic_settings.of,
-            lock_dir=node.lock_dir,
+            lock_dir=process.lock_dir,
             max_open_files=share_for_segments(MAX_OPEN_FILES),
         )
         self.control_credentials = peer_credentials(config, control_listener(config))
@@ -77,17 +98,10 @@ class NodeParts:
             broker_id=broker_id,
             on_dir_failure=self._dir_failed,
         )
-        self.fetches = FetchService(
-            runtime,
-            config,
-            self.replica_manager.partitions,
-            cache,
-            self.replica_manager.throttles,
-            self.replica_manager.timeouts,
-        )
+        self.fetches = self._fetch_service(cache)
         self.orders = ControllerOrders(self.replica_manager, epochs)
         self.stale_logs = StaleLogs(store, self.replica_manager)
-        cache.add_listener(CatchUp(self.stale_logs, cache, node.spawn).metadata_came)
+        cache.add_listener(CatchUp(self.stale_logs, cache, process.spawn).metadata_came)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
         self.transactions = transaction_parts(
             runtime,
@@ -100,10 +114,15 @@ class NodeParts:
         )
         self._controller_config = controller_config(config)
         self.controller = Controller(
-            runtime, store, broker_id, self._controller_config, self._connect_to_broker
+            runtime,
+            store,
+            broker_id,
+            self._controller_config,
+            self._connect_to_broker,
+            strict_transitions=process.strict_transitions,
         )
         self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
-        self.mutation_quotas = MutationQuotas(runtime.clock, config)
+        self.mutation_quotas = MutationQuotas(runtime.clock, config, cache)
         self.client_quotas = ClientQuotas(runtime.clock, config)
         self.connection_rates = ConnectionRates(config)
         self.config_changes = ConfigChanges(
@@ -115,9 +134,20 @@ class NodeParts:
         )
         self.services = self._join(broker_id, cluster_id, cache)
 
+    def _fetch_service(self, cache: MetadataCache) -> FetchService:
+        replicas = self.replica_manager
+        return FetchService(
+            self._process.runtime,
+            self._process.config,
+            replicas.partitions,
+            cache,
+            replicas.throttles,
+            replicas.timeouts,
+        )
+
     def _join(self, broker_id: int, cluster_id: str, cache: MetadataCache) -> BrokerServices:
         """What all connections share."""
-        config, runtime, store = self._node.config, self._node.runtime, self._store
+        config, runtime, store = self._process.config, self._process.runtime, self._store
         return BrokerServices(
             runtime=runtime,
             config=config,
@@ -154,7 +184,7 @@ class NodeParts:
     async def _connect_to_broker(self, host: str, port: int) -> Connection:
         """A connection for the controller's requests; its client id is the controller's id."""
         return await Connection.open(
-            self._node.runtime.network,
+            self._process.runtime.network,
             host,
             port,
             client_id=str(self.services.broker_id),
@@ -178,7 +208,7 @@ class NodeParts:
 
     def _take_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Broker configs changed: hands them to the parts that follow them."""
-        self._node.reconfigure(new)
+        self._process.reconfigure(new)
         self.services.config = self.topic_admin.config = new
         self.log_manager.reconfigure(new)
         self.replica_manager.throttles.reconfigure(new)
@@ -194,14 +224,13 @@ class NodeParts:
         for log in self.log_manager.logs():
             for copy in (log, self.log_manager.future(log.tp)):
                 if copy is not None:
-                    copy.settings = self.topic_settings.of(log.tp.topic)
-                    copy.active.index_interval_bytes = copy.settings.index_interval_bytes
+                    copy.use_settings(self.topic_settings.of(log.tp.topic))
 
     def _dir_failed(self, path: Path) -> None:
-        if not self.log_manager.online_dirs():
-            self._node.fail(StartError(f"{path} failed and no other folder in log.dirs is left"))
+        if not self.log_manager.dirs.online():
+            self._process.fail(StartError(f"{path} failed and no other folder in log.dirs is left"))
             return
-        self._node.spawn(self._report_dir_failure())
+        self._process.spawn(self._report_dir_failure())
 
     async def _report_dir_failure(self) -> None:
         """The controller then asks this broker which of its replicas are left."""

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.errors import OttlaError
-from ottla.process.file_limit import raise_file_limit
-from ottla.process.scheduling import schedule_as_told
+from ottla.process.tuning import collect_rarely, raise_file_limit, schedule_as_told
 
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 60.0
@@ -255,7 +254,6 @@ def _run_alone(options: UpOptions) -> int:
 def _run_loop(name: str, options: UpOptions, main: Coroutine[Any, Any, None]) -> None:
     import uvloop
 
-    from ottla.process.collector import collect_rarely
     from ottla.process.logs import configure_logging
 
     collect_rarely()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 audit_log = logging.getLogger("kafka.authorizer.logger")
 
 CLASS_NAMES = (
@@ -93,6 +93,9 @@ def _is_principal(text: str) -> bool:
 
 
 class AclAuthorizer:
+    """All ACLs of the cluster in memory: what they allow, how they are changed in the store, and
+    how changes by other brokers reach this one."""
+
     def __init__(
         self, runtime: Runtime, store: MetadataStore, settings: AuthorizerSettings
     ) -> None:
@@ -144,7 +147,7 @@ class AclAuthorizer:
             for type_name in await self._store.children(AclZnode.folder(pattern_type)):
                 resource_type = RESOURCE_TYPES.get(type_name)
                 if resource_type is None:
-                    log.warning("ACLs of the unknown resource type %s are ignored", type_name)
+                    logger.warning("ACLs of the unknown resource type %s are ignored", type_name)
                     continue
                 folder = AclZnode.folder(pattern_type, resource_type)
                 names = await self._store.children(folder)
@@ -155,7 +158,7 @@ class AclAuthorizer:
         pattern = AclChangeZnode.decode(pattern_type, data)
         async with self._changing:
             await self._reload(pattern)
-        log.info("ACLs of %s were read again", _shown(pattern))
+        logger.info("ACLs of %s were read again", _shown(pattern))
 
     async def _reload(self, pattern: ResourcePattern) -> None:
         entries, version = await self._read(pattern)
@@ -322,10 +325,10 @@ class AclAuthorizer:
                         mode=CreateMode.PERSISTENT_SEQUENTIAL,
                     )
             except StoreError as error:
-                log.warning("ACLs of %s could not be written: %r", _shown(pattern), error)
+                logger.warning("ACLs of %s could not be written: %r", _shown(pattern), error)
                 return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
             except KafkaError as error:
-                log.warning("ACLs of %s could not be written: %s", _shown(pattern), error)
+                logger.warning("ACLs of %s could not be written: %s", _shown(pattern), error)
                 return error
         return None
 

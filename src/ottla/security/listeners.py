@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.config.broker import comma_separated
 from ottla.config.definitions import ConfigError
+from ottla.config.values import comma_separated
 from ottla.security.jaas import PLAIN_MODULE, JaasModule, parse_jaas
 from ottla.security.sasl import MECHANISMS, PLAIN, PlainCredentials, SaslSettings
 

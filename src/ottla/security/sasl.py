@@ -2,7 +2,7 @@
 
 `SaslServer` follows Kafka's SaslServerAuthenticator: which request is legal next, what a handshake
 and a token are answered with, and who is there in the end.
-`broker/network/authentication.py` puts it on the wire. One mechanism is there: PLAIN (RFC 4616,
+`broker/requests/authentication.py` puts it on the wire. One mechanism is there: PLAIN (RFC 4616,
 PlainSaslServer).
 """
 

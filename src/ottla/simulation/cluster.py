@@ -20,6 +20,7 @@ from ottla.simulation.trace import Trace
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.records import encode_record, iter_records
 from ottla.zk.server.server import ZooKeeperServer
+from ottla.zk.server.tree import Trigger
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -36,7 +37,7 @@ _RESTART_S = (0.5, 3.0)
 # A date to start from, so that time stamps look like time stamps.
 _EPOCH_MS = 1_700_000_000_000
 
-_log = logging.getLogger("ottla.simulation")
+logger = logging.getLogger("ottla.simulation")
 
 
 class SimClock:
@@ -71,19 +72,18 @@ class ObservedEngine(Engine):
 
     history: History
 
-    def _log(self, zxid: int, time_ms: int, txns: Any) -> None:
-        super()._log(zxid, time_ms, txns)
+    def _record(self, zxid: int, time_ms: int, txns: Any, triggers: list[Trigger]) -> None:
         # Some come in the journal's own format already.
         [(_, _, decoded, _)] = iter_records(encode_record(zxid, time_ms, txns), 0)
         self.history.written(zxid, decoded)
-
-    @property
-    def durable_zxid(self) -> int:
-        return self._durable_zxid
+        super()._record(zxid, time_ms, txns, triggers)
 
 
 class SimCluster:
-    """Made inside a running SimulationLoop."""
+    """The hosts of one run: brokers, the store and clients, which start, crash and lose power.
+
+    Made inside a running SimulationLoop.
+    """
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class SimCluster:
 
     def _store_gone(self) -> None:
         if self.engine is not None:
-            self.history.store_gone(self.engine.durable_zxid)
+            self.history.store_gone(self.engine.pipeline.durable_zxid)
             self.engine = None
 
     def expire_session(self, broker_id: int) -> None:
@@ -245,7 +245,12 @@ class SimCluster:
     async def _run_broker(self, broker_id: int, process: Process, runtime: Runtime) -> None:
         from ottla.process.node import Node
 
-        node = Node(self._broker_config(broker_id), runtime, lock_dir=runtime.disk.lock)  # type: ignore[attr-defined]
+        node = Node(
+            self._broker_config(broker_id),
+            runtime,
+            lock_dir=runtime.disk.lock,  # type: ignore[attr-defined]
+            strict_transitions=True,
+        )
         try:
             await node.start()
             self.nodes[broker_id] = node
@@ -257,7 +262,7 @@ class SimCluster:
             raise
         except (OttlaError, OSError) as error:
             # run_broker says so in one line and ends; the supervisor starts it again.
-            _log.warning("%s gives up: %r", process.name, error)
+            logger.warning("%s gives up: %r", process.name, error)
             await node.stop(controlled=False)
             self._ended(broker_id, process)
             delay_s = self._random.uniform(*_RESTART_S)

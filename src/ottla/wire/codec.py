@@ -69,12 +69,6 @@ class Message(Struct):
         chunks.append(last)
         return b"".join(chunks)
 
-    def encode_chunks(self, version: int, out: list[bytes | memoryview]) -> None:
-        """Appends the message's bytes to `out`; large records are not copied."""
-        last = self.encode_after(version, bytearray(), out)
-        if last:
-            out.append(memoryview(last))
-
     def encode_after(self, version: int, start: bytearray, out: list[Any]) -> bytearray:
         """Encodes behind what `start` holds. Whatever precedes uncopied records goes to `out`; the
         rest is returned."""

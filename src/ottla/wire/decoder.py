@@ -40,6 +40,8 @@ def generate_decoder(
 
 
 class _DecoderWriter:
+    """Writes the source of one decoder, field by field; `flush` reads neighbours at once."""
+
     def __init__(
         self, schema: MessageSchema, version: int, classes: dict[str, type], takes_view: bool
     ) -> None:

@@ -38,6 +38,8 @@ def generate_encoder(schema: MessageSchema, version: int) -> Callable[..., bytea
 
 
 class _EncoderWriter:
+    """Writes the source of one encoder, field by field; `flush` puts neighbours into one pack."""
+
     def __init__(self, schema: MessageSchema, version: int) -> None:
         self.source = Source(schema, version, _CONSTANTS)
         self._version = version

@@ -132,18 +132,6 @@ def _frame(message: Message, version: int, start: bytearray) -> Chunks:
     return chunks
 
 
-def encode_versioned(message: Message, version: int) -> bytes:
-    """A record or embedded structure: its version as int16, then its bytes."""
-    return version.to_bytes(2, "big") + message.encode(version)
-
-
-def read_version(buffer: Buffer) -> int:
-    """The int16 version that precedes what `encode_versioned` made; decode at offset 2."""
-    if len(buffer) < 2:
-        raise WireError("a versioned structure needs two bytes at least")
-    return int.from_bytes(buffer[:2], "big", signed=True)
-
-
 class FrameReader:
     """Cuts a byte stream into frames.
 
@@ -157,11 +145,6 @@ class FrameReader:
         self.max_bytes = max_bytes
         # A frame still incomplete, with its length prefix; not to be changed from outside.
         self.partial = bytearray()
-
-    @property
-    def pending_bytes(self) -> int:
-        """How much of an incomplete frame is held."""
-        return len(self.partial)
 
     def feed(self, data: Buffer) -> list[memoryview]:
         """The frames that `data` completes, without their length prefixes."""

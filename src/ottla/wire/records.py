@@ -47,7 +47,6 @@ MAGIC = 2
 HEADER_BYTES = 61
 # Base offset and length: what precedes the bytes that the length counts, in every format.
 LOG_OVERHEAD_BYTES = 12
-MARKER_BATCH_BYTES = 78
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08

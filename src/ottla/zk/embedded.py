@@ -37,7 +37,8 @@ from ottla.zk.jute import MAX_PACKET_BYTES
 from ottla.zk.paths import validate
 from ottla.zk.server import acl as acls
 from ottla.zk.server.acl import Identity, digest_identity
-from ottla.zk.server.engine import Engine, Outlet
+from ottla.zk.server.engine import Engine
+from ottla.zk.server.pipeline import Outlet
 from ottla.zk.server.tree import Node
 
 T = TypeVar("T")
@@ -52,18 +53,12 @@ class EmbeddedStore(Outlet):
         self._identities: tuple[Identity, ...] = (Identity("ip", "127.0.0.1"),)
         self._watches = ClientWatches()
         self._listeners: list[SessionListener] = []
-        self._previous_session_id = 0
         self._closed = False
         self._session = engine.open_local_session(self)
 
     @property
     def session_id(self) -> int:
         return self._session.id
-
-    @property
-    def previous_session_id(self) -> int:
-        """The session before the current one; 0 while there was none."""
-        return self._previous_session_id
 
     @property
     def session_timeout_ms(self) -> int:
@@ -196,15 +191,14 @@ class EmbeddedStore(Outlet):
         watchers = self._watches.take(kind, path)
         if watchers:
             event = WatchEvent(kind, path)
-            self._engine.push_event(self, lambda: call_watchers(watchers, event))
+            self._engine.pipeline.push_event(self, lambda: call_watchers(watchers, event))
 
     def session_ended(self) -> None:
-        self._previous_session_id = self._session.id
         self._engine.watches.remove_watcher(self)
         self._watches.clear()
         self._session = self._engine.open_local_session(self)
-        self._engine.push(self, lambda: self._tell(SessionState.EXPIRED))
-        self._engine.push(self, lambda: self._tell(SessionState.CONNECTED))
+        self._engine.pipeline.push(self, lambda: self._tell(SessionState.EXPIRED))
+        self._engine.pipeline.push(self, lambda: self._tell(SessionState.CONNECTED))
 
     # --- helpers ---
 
@@ -226,9 +220,9 @@ class EmbeddedStore(Outlet):
             result = work()
         except StoreError as refusal:
             # Bound now: Python unbinds the name at the end of the except block.
-            self._engine.push(self, partial(_fail, future, refusal))
+            self._engine.pipeline.push(self, partial(_fail, future, refusal))
         else:
-            self._engine.push(self, partial(_resolve, future, result))
+            self._engine.pipeline.push(self, partial(_resolve, future, result))
         return await future
 
     def _tell(self, state: SessionState) -> None:

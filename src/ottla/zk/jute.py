@@ -32,7 +32,6 @@ NULL = INT.pack(-1)
 END_OF_MULTI = MULTI_HEADER.pack(-1, True, -1)
 
 # What requests call things; org.apache.zookeeper.ZooDefs.OpCode.
-OP_NOTIFICATION = 0
 OP_CREATE = 1
 OP_DELETE = 2
 OP_EXISTS = 3

@@ -1,0 +1,1 @@
+"""Brokers, requests and messages for unit tests of the broker."""

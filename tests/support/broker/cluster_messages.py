@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.broker.context.request import RequestContext
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.replication.order_epochs import OrderEpochs
-from ottla.broker.requests.context import RequestContext
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
 from ottla.wire.framing import RequestHeader
@@ -82,4 +82,4 @@ def context(
     }
     known.update(services)
     header = RequestHeader(0, version, 1, "test")
-    return RequestContext(SimpleNamespace(**known), header, listener, "127.0.0.1")  # type: ignore[arg-type]
+    return RequestContext(SimpleNamespace(**known), header, "Produce", listener, "127.0.0.1")  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.context.request import RequestContext
 from ottla.broker.fetching.service import FetchService
 from ottla.broker.handlers import fetch, leader_and_isr, list_offsets
 from ottla.broker.membership.metadata_cache import MetadataCache
@@ -21,7 +22,6 @@ from ottla.broker.replication.follower import fetcher
 from ottla.broker.replication.order_epochs import OrderEpochs
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replica_manager import ReplicaManager
-from ottla.broker.requests.context import RequestContext
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode
 from ottla.runtime import Runtime, SystemClock, SystemDisk, SystemNetwork
@@ -142,7 +142,7 @@ class Broker:
 
     def context(self, version: int, client_id: str = "test") -> RequestContext:
         header = RequestHeader(0, version, 1, client_id)
-        return RequestContext(self.services, header, "PLAINTEXT", "127.0.0.1")  # type: ignore[arg-type]
+        return RequestContext(self.services, header, "Produce", "PLAINTEXT", "127.0.0.1")  # type: ignore[arg-type]
 
     def know(self, brokers: Sequence[int], leader: int = 0, topics: Sequence[str] = ("t",)) -> None:
         """What an UpdateMetadata would tell."""

@@ -54,7 +54,7 @@ class Broker:
         given = {"zookeeper.connect": "x:1", "broker.id": "1"}
         given.update((name.replace("_", "."), value) for name, value in properties.items())
         self.config = BrokerConfig.from_properties(given)
-        self.mutation_quotas = MutationQuotas(system_runtime().clock, self.config)
+        self.mutation_quotas = MutationQuotas(system_runtime().clock, self.config, self.cache)
         self.admin = TopicAdmin(
             self.config,
             replace(system_runtime(), random=random.Random(1)),

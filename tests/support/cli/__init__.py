@@ -1,0 +1,1 @@
+"""Stand-ins for the clusters that commands talk to."""

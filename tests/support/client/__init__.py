@@ -1,0 +1,1 @@
+"""A Kafka that answers what a test tells it to."""

@@ -1,0 +1,1 @@
+"""The implementations that a conformance suite is run on, and its inputs."""

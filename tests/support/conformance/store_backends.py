@@ -50,9 +50,11 @@ class JournaledBackend(EmbeddedBackend):
 
     def __init__(self, runtime: Runtime, folder: Path) -> None:
         self._engine = Engine(runtime, folder)
+        self._is_started = False
 
     async def open(self) -> EmbeddedStore:
-        if not self._engine.is_running:
+        if not self._is_started:
+            self._is_started = True
             await self._engine.start()
         return EmbeddedStore(self._engine)
 
@@ -75,7 +77,7 @@ class WireBackend:
         host, port = self.address.split("/")[0].split(":")
         greeting = (
             jute.CONNECT_REQUEST.pack(0, 0, SESSION_TIMEOUT_MS, store.session_id)
-            + jute.write_buffer(store._password)
+            + jute.write_buffer(store._session._password)
             + b"\0"
         )
         for _ in range(ATTEMPTS):

@@ -1,0 +1,1 @@
+"""Controllers on an embedded store, and their memory by itself."""

@@ -119,6 +119,8 @@ class FakeConnection:
 
 
 class ControlledCluster:
+    """Real controllers on an embedded store; their brokers only record and answer requests."""
+
     def __init__(self) -> None:
         self.runtime = runtime()
         self.engine = Engine(self.runtime)
@@ -139,6 +141,7 @@ class ControlledCluster:
         for controller in self.controllers:
             await controller.stop()
         await self.engine.stop()
+        assert not any(c.journal.illegal_transitions for c in self.controllers)
 
     async def create_path(self, path: str) -> None:
         parts = path.strip("/").split("/")
@@ -180,7 +183,12 @@ class ControlledCluster:
     async def start_controller(self, broker_id: int = 0, **config: Any) -> Controller:
         store = EmbeddedStore(self.engine)
         controller = Controller(
-            self.runtime, store, broker_id, ControllerConfig(**config), self.connect
+            self.runtime,
+            store,
+            broker_id,
+            ControllerConfig(**config),
+            self.connect,
+            strict_transitions=True,
         )
         self.controllers.append(controller)
         self.controller_stores.append(store)

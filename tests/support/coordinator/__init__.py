@@ -1,0 +1,1 @@
+"""What group and transaction coordinators lean on, faked."""

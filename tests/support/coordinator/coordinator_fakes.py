@@ -173,7 +173,7 @@ class Rig:
 
     async def advance(self, ms: float) -> None:
         self.clock.elapsed_ms += ms
-        self.coordinator.deadlines.run_due()
+        self.coordinator.registry.deadlines.run_due()
         await turns()
 
     @property

@@ -1,0 +1,1 @@
+"""Whole clusters in the test process, and what is done to them."""

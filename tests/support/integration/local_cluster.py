@@ -53,7 +53,7 @@ class LocalCluster:
     async def start(self, broker_id: int, **overrides: str) -> Node:
         given = {name.replace("_", "."): value for name, value in overrides.items()}
         config = BrokerConfig.from_properties(self.properties(broker_id) | given)
-        node = Node(config, system_runtime())
+        node = Node(config, system_runtime(), strict_transitions=True)
         await node.start()
         self.nodes[broker_id] = node
         self.ports[broker_id] = node.port

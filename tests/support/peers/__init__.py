@@ -1,0 +1,1 @@
+"""Apache Kafka, its tools and other clients, driven beside Ottla."""

@@ -1,0 +1,1 @@
+"""Topics and pipelines for tests on Spark, and processes that get killed."""

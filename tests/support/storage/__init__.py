@@ -1,0 +1,1 @@
+"""Logs, batches and log managers for unit tests of the storage."""

@@ -1,0 +1,1 @@
+"""A disk that crashes, and waiting, for unit tests of the store."""

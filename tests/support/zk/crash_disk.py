@@ -53,6 +53,8 @@ class CrashFile:
 
 
 class CrashDisk:
+    """The Disk port in memory; `crash` decides by its seed what was kept."""
+
     def __init__(self, seed: int = 0) -> None:
         self.files: dict[Path, _Content] = {}
         # Files whose name survives a crash: their folder was synced after they were made.

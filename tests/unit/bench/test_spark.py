@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.bench import spark
-from ottla.config.broker import broker_definitions
+from ottla.config.catalog import broker_definitions
 from ottla.errors import OttlaError
 
 

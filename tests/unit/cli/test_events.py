@@ -22,6 +22,11 @@ from ottla.cli.events import line, parse_event
           "broker": 1, "to": "StopReplica", "cause": "2 partitions"},
          "1970-01-01 00:00:00.001Z epoch=2 TopicDeletion request broker=1 StopReplica "
          "(2 partitions)"),
+        ({"event": "TopicChange", "kind": "illegal", "ts_ms": 1, "controller_epoch": 2,
+          "topic": "t", "partition": 0, "from": "OnlinePartition", "to": "NewPartition",
+          "cause": "not a valid transition, the state is kept"},
+         "1970-01-01 00:00:00.001Z epoch=2 TopicChange illegal t-0 OnlinePartition -> NewPartition "
+         "(not a valid transition, the state is kept)"),
         ({"event": "X\n\x1b[2J", "ts_ms": "soon"}, "? epoch=? X??[2J ?"),
         ({"event": "X", "kind": "topic", "ts_ms": 1e300, "controller_epoch": 1, "topic": "t"},
          "? epoch=1 X topic t"),

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.config.broker import BrokerConfig, broker_definitions
+from ottla.config.broker import BrokerConfig
+from ottla.config.catalog import broker_definitions
 from ottla.config.definitions import ConfigEntry, ConfigError, ConfigSource, ConfigType, Synonym
 from ottla.errors import InvariantViolated
 from ottla.types import Endpoint

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from ottla.config.broker import BrokerConfig, all_definitions
+from ottla.config.broker import BrokerConfig
+from ottla.config.catalog import all_definitions
 from ottla.config.definitions import ConfigError
 from ottla.config.dynamic import check_change, check_dynamic, needs_restart, sound_entries
 from ottla.config.order import scala_map_order

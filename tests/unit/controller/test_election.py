@@ -1,57 +1,9 @@
-"""The pure parts: elections, the two transition tables, imbalance, membership."""
+"""Elections are functions of the replicas, the state, and who is online."""
 
 from __future__ import annotations
 
-import itertools
-
-import pytest
-
-from ottla.controller import election, partition_states, replica_states
-from ottla.controller.config import ControllerConfig
-from ottla.controller.context import ControllerContext
-from ottla.controller.decisions.brokers import Registered, compare, supports
-from ottla.controller.decisions.leader_election import imbalanced_partitions
-from ottla.controller.journal import Journal
-from ottla.controller.partition_states import PartitionState
-from ottla.controller.replica_states import ReplicaState
-from ottla.metadata.znodes import BrokerInfo, LeaderAndIsr, ReplicaAssignment
-from ottla.types import TopicPartition
-from tests.support.controller.controlled_cluster import runtime
-
-P, R = PartitionState, ReplicaState
-VALID_PARTITION_PAIRS = {
-    (P.NON_EXISTENT, P.NEW),
-    (P.NEW, P.ONLINE),
-    (P.ONLINE, P.ONLINE),
-    (P.OFFLINE, P.ONLINE),
-    (P.NEW, P.OFFLINE),
-    (P.ONLINE, P.OFFLINE),
-    (P.OFFLINE, P.OFFLINE),
-    (P.OFFLINE, P.NON_EXISTENT),
-}
-HOSTED = (R.NEW, R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE)
-VALID_REPLICA_PAIRS = {
-    (R.NON_EXISTENT, R.NEW),
-    *((state, R.ONLINE) for state in HOSTED),
-    *((state, R.OFFLINE) for state in HOSTED),
-    (R.OFFLINE, R.DELETION_STARTED),
-    (R.DELETION_STARTED, R.DELETION_SUCCESSFUL),
-    (R.OFFLINE, R.DELETION_INELIGIBLE),
-    (R.DELETION_STARTED, R.DELETION_INELIGIBLE),
-    (R.DELETION_SUCCESSFUL, R.NON_EXISTENT),
-}
-
-
-@pytest.mark.parametrize(("source", "target"), list(itertools.product(P, P)))
-def test_partition_transitions(source: P, target: P) -> None:
-    expected = (source, target) in VALID_PARTITION_PAIRS
-    assert partition_states.is_valid(source, target) == expected
-
-
-@pytest.mark.parametrize(("source", "target"), list(itertools.product(R, R)))
-def test_replica_transitions(source: R, target: R) -> None:
-    assert replica_states.is_valid(source, target) == ((source, target) in VALID_REPLICA_PAIRS)
-
+from ottla.controller import election
+from ottla.metadata.znodes import LeaderAndIsr
 
 CURRENT = LeaderAndIsr(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=9, zk_version=6)
 
@@ -108,69 +60,6 @@ def test_the_last_isr_member_stays() -> None:
 def test_first_leadership_needs_a_live_replica() -> None:
     assert election.first_leadership((3, 2), online(2), 9) == LeaderAndIsr(2, 0, (2,), 9, 0)
     assert election.first_leadership((3, 2), online(), 9) is None
-
-
-def test_membership() -> None:
-    def at(epoch: int) -> Registered:
-        return Registered(BrokerInfo(0, ()), epoch)
-
-    changed = compare({1: 10, 2: 10, 3: 10}, {1: at(10), 2: at(11), 4: at(12)})
-    assert (changed.new, changed.bounced, changed.dead) == ([4], [2], [3])
-
-
-def test_features() -> None:
-    finalized = {"f": {"min_version_level": 1, "max_version_level": 2}}
-    assert supports({}, {})
-    assert supports(finalized, {"f": {"min_version": 1, "max_version": 3}})
-    assert not supports(finalized, {"f": {"min_version": 1, "max_version": 1}})
-    assert not supports(finalized, {})
-
-
-def context(**config: int) -> ControllerContext:
-    journal = Journal(runtime().clock, 0)
-    return ControllerContext(
-        0, ControllerConfig(**config), journal, bytes, epoch=1, epoch_zk_version=1
-    )
-
-
-def test_imbalance_counts_per_preferred_broker() -> None:
-    ctx = context(leader_imbalance_per_broker_percentage=10)
-    for broker in (1, 2):
-        ctx.add_broker(BrokerInfo(broker, ()), 5)
-    for partition in range(10):
-        tp = TopicPartition("t", partition)
-        ctx.set_assignment(tp, ReplicaAssignment((1, 2)))
-        ctx.leadership[tp] = LeaderAndIsr(2 if partition == 0 else 1, 0, (1, 2), 1)
-    # One of ten is exactly the limit: nothing is done.
-    assert imbalanced_partitions(ctx) == []
-    second = TopicPartition("t", 1)
-    ctx.leadership[second] = LeaderAndIsr(2, 0, (2,), 1)
-    # Two are too many; the one whose first replica is not in sync stays.
-    assert imbalanced_partitions(ctx) == [TopicPartition("t", 0)]
-    ctx.topics_to_delete.add("t")
-    assert imbalanced_partitions(ctx) == []
-    ctx.topics_to_delete.clear()
-    ctx.set_assignment(TopicPartition("u", 0), ReplicaAssignment((1, 2), adding=(2,)))
-    assert imbalanced_partitions(ctx) == []
-
-
-def test_replica_states_are_counted_per_topic() -> None:
-    ctx = context()
-    tp = TopicPartition("t", 0)
-    ctx.set_assignment(tp, ReplicaAssignment((1, 2)))
-    one, two = ctx.replicas_of([tp])
-    assert ctx.all_replicas_in_state("t", R.DELETION_SUCCESSFUL)
-    ctx.put_replica_state(one, R.ONLINE)
-    ctx.put_replica_state(two, R.DELETION_SUCCESSFUL)
-    assert not ctx.all_replicas_in_state("t", R.DELETION_SUCCESSFUL)
-    assert ctx.replicas_in_state("t", R.ONLINE) == [one]
-    ctx.put_replica_state(one, R.DELETION_SUCCESSFUL)
-    assert ctx.all_replicas_in_state("t", R.DELETION_SUCCESSFUL)
-    ctx.put_replica_state(one, R.NON_EXISTENT)
-    ctx.put_replica_state(two, R.NON_EXISTENT)
-    assert not ctx.any_replica_in_state("t", R.DELETION_SUCCESSFUL)
-    ctx.remove_topic("t")
-    assert ctx.partitions_on(1) == [] and ctx.all_partitions() == []
 
 
 def test_members_that_came_back_unseen_are_passed_over() -> None:

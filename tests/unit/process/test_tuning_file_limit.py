@@ -7,7 +7,7 @@ import sys
 
 _SCRIPT = """
 import resource
-from ottla.process.file_limit import raise_file_limit, share_for_connections, share_for_segments
+from ottla.process.tuning import raise_file_limit, share_for_connections, share_for_segments
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))
 print(share_for_segments(2048))
 raise_file_limit()

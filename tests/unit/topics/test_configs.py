@@ -6,7 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from ottla.config.broker import BrokerConfig, broker_definitions
+from ottla.config.broker import BrokerConfig
+from ottla.config.catalog import broker_definitions
 from ottla.config.definitions import ConfigSource, ConfigType, Synonym
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topics import configs

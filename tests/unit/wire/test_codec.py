@@ -161,8 +161,8 @@ def test_large_records_are_not_copied() -> None:
     partition = m.FetchResponse.PartitionData(records=payload)
     topic = m.FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])
     response = m.FetchResponse(responses=[topic])
-    chunks: list[bytes | memoryview] = []
-    response.encode_chunks(12, chunks)
+    chunks: list[bytes | bytearray | memoryview] = []
+    chunks.append(response.encode_after(12, bytearray(), chunks))
     assert any(chunk is payload for chunk in chunks)
     assert b"".join(chunks) == response.encode(12)
 

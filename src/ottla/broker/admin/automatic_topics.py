@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.broker.membership.ports import ControllerClient, ControllerPort
     from ottla.config.broker import BrokerConfig
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Below 6, from where on a quota on mutations would refuse the topic (KIP-599).
 _CREATE_TOPICS_VERSION = 5
@@ -140,7 +140,7 @@ class AutomaticTopics:
         try:
             stored = await self._stored_topics(topics)
         except StoreError as error:
-            log.info("the store could not be asked for topics: %r", error)
+            logger.info("the store could not be asked for topics: %r", error)
             return set(topics)
         return {name for name in topics if name in stored}
 
@@ -187,7 +187,7 @@ class AutomaticTopics:
                 request, _CREATE_TOPICS_VERSION, timeout_ms=timeout_ms
             )
         except (OSError, TimeoutError) as error:
-            log.info("the controller could not be asked to create topics: %s", error)
+            logger.info("the controller could not be asked to create topics: %s", error)
             return
         finally:
             self._being_created.difference_update(topic.name for topic in topics)
@@ -196,7 +196,7 @@ class AutomaticTopics:
         _log_creations([topic for topic in topics if topic.name in created])
         for result in results:
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                log.warning(
+                logger.warning(
                     "the controller did not create topic %s: code %d %s",
                     result.name,
                     result.error_code,
@@ -212,7 +212,7 @@ class AutomaticTopics:
 
 def _log_creations(topics: Sequence[m.CreateTopicsRequest.CreatableTopic]) -> None:
     for topic in topics:
-        log.info(
+        logger.info(
             "Auto creation of topic %s with %d partitions and replication factor %d is successful",
             topic.name,
             topic.num_partitions,

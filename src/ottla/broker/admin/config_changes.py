@@ -15,11 +15,11 @@ from ottla.metadata.change_notes import ChangeNotes
 from ottla.metadata.znodes import ConfigChangeZnode, ConfigZnode
 
 if TYPE_CHECKING:
-    from ottla.broker.admin.broker_configs import LiveConfig
+    from ottla.broker.admin.live_config import LiveConfig
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Clock
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 OnTopicConfig = Callable[[str, dict[str, str]], None]
 # Gets the path of a user's, a client's or an address's config: `users/u/clients/c`.
@@ -66,5 +66,5 @@ class ConfigChanges:
             self._live_config.take(entity, entries)
         elif entity_type == ConfigZnode.TOPICS:
             configs = await read_topic_config(self._store, entity)
-            log.info("configs of topic %s are now %s", entity, configs)
+            logger.info("configs of topic %s are now %s", entity, configs)
             self._on_topic_config(entity, configs)

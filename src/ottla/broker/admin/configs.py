@@ -1,24 +1,21 @@
-"""Reads and alters the configs of topics (ZkAdminManager.alterConfigs, ConfigHelper); those of
-brokers are altered in `dynamic_config.py`.
+"""What altering the configs of topics and of brokers has in common (ZkAdminManager, ConfigHelper):
+rights, entries and changes of requests, the config znodes.
 
-Any broker may write them: the config znode, and with it a change notification that makes every
-broker read it again (`config_changes.py`).
+Any broker may write a config znode, and with it a change notification that makes every broker read
+it again (`config_changes.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ottla.broker.admin.automatic_topics import is_legal
 from ottla.broker.admin.topics import as_api_error, duplicates
-from ottla.broker.requests import authorization as auth
 from ottla.config.definitions import ConfigType, to_text
+from ottla.config.resources import ConfigOperation, ResourceType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata import znodes
 from ottla.metadata.store import (
-    ANY_VERSION,
     Check,
     Create,
     CreateMode,
@@ -27,34 +24,15 @@ from ottla.metadata.store import (
     RuntimeInconsistencyError,
     SetData,
 )
-from ottla.topics.configs import topic_definitions, validate_topic_configs
+from ottla.security import rights
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices, RequestContext
     from ottla.config.definitions import ConfigDef
     from ottla.metadata.store import MetadataStore
 
 
 # A result of either request: the two classes have the same fields.
 _Result = TypeVar("_Result", bound=Any)
-
-
-class ResourceType(IntEnum):
-    """ConfigResource.Type."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-
-
-class Operation(IntEnum):
-    """AlterConfigOp.OpType."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class Change(NamedTuple):
@@ -66,15 +44,15 @@ class Change(NamedTuple):
 
 
 def missing_config_right(
-    ctx: RequestContext, operation: auth.Operation, resource_type: int, name: str
+    requester: rights.Requester, operation: rights.Operation, resource_type: int, name: str
 ) -> ErrorCode:
     """NONE where the principal may; brokers and their loggers are a matter of the cluster."""
     if resource_type == ResourceType.TOPIC:
-        if not auth.allowed(ctx, operation, auth.ResourceType.TOPIC, name):
+        if not rights.allowed(requester, operation, rights.ResourceType.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return ErrorCode.NONE
     of_broker = resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
-    if of_broker and not auth.allowed_on_cluster(ctx, operation):
+    if of_broker and not rights.allowed_on_cluster(requester, operation):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return ErrorCode.NONE
 
@@ -93,34 +71,12 @@ async def read_config(store: MetadataStore, entity_type: str, entity: str) -> di
     return znodes.ConfigZnode.decode(data)
 
 
-async def replace_topic_config(
-    services: BrokerServices,
-    topic: str,
-    entries: Sequence[tuple[str, str | None]],
-    *,
-    validate_only: bool,
-) -> None:
-    """AlterConfigs: what is not named goes back to its default."""
-    await _store_config(services, topic, check_entries(entries), validate_only=validate_only)
-
-
 def check_entries(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
     """The entries of an AlterConfigs request; raises KafkaError for a null."""
     empty = [name for name, value in entries if value is None]
     if empty:
         raise invalid_request(f"Null value not supported for : {','.join(empty)}")
     return {name: value for name, value in entries if value is not None}
-
-
-async def change_topic_config(
-    services: BrokerServices, topic: str, changes: Sequence[Change], *, validate_only: bool
-) -> None:
-    """IncrementalAlterConfigs (KIP-339): only what is named changes."""
-    check_changes(changes)
-    configs = await read_topic_config(services.store, topic) if is_legal(topic) else {}
-    await _store_config(
-        services, topic, apply_changes(configs, changes), validate_only=validate_only
-    )
 
 
 def check_changes(changes: Sequence[Change]) -> None:
@@ -131,32 +87,25 @@ def check_changes(changes: Sequence[Change]) -> None:
     empty = [
         f"{_operation_name(change.operation)}:{change.name}"
         for change in changes
-        if change.value is None and change.operation != Operation.DELETE
+        if change.value is None and change.operation != ConfigOperation.DELETE
     ]
     if empty:
         raise invalid_request(f"Null value not supported for : {','.join(empty)}")
 
 
-def _topic_definition(name: str) -> ConfigDef:
-    definition = topic_definitions().get(name)
-    if definition is None:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
-    return definition
-
-
 def apply_changes(
     configs: Mapping[str, str],
     changes: Sequence[Change],
-    definition_of: Callable[[str], ConfigDef] = _topic_definition,
+    definition_of: Callable[[str], ConfigDef],
 ) -> dict[str, str]:
     """The configs after the changes (ZkAdminManager.prepareIncrementalConfigs)."""
     changed = dict(configs)
     for operation, name, value in changes:
-        if operation == Operation.DELETE:
+        if operation == ConfigOperation.DELETE:
             changed.pop(name, None)
-        elif operation == Operation.SET:
+        elif operation == ConfigOperation.SET:
             changed[name] = value or ""
-        elif operation in (Operation.APPEND, Operation.SUBTRACT):
+        elif operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
             change = Change(operation, name, value)
             changed[name] = _list_change(changed.get(name), change, definition_of(name))
         else:
@@ -165,7 +114,7 @@ def apply_changes(
 
 
 def _list_change(present: str | None, change: Change, definition: ConfigDef) -> str:
-    operation = Operation(change.operation)
+    operation = ConfigOperation(change.operation)
     if definition.type is not ConfigType.LIST:
         verb = operation.name.lower()
         raise invalid_request(f"Config value {verb} is not allowed for config key: {change.name}")
@@ -173,45 +122,13 @@ def _list_change(present: str | None, change: Change, definition: ConfigDef) -> 
         present = to_text(definition.default) or ""
     items = present.split(",")
     given = (change.value or "").split(",")
-    if operation is Operation.APPEND:
+    if operation is ConfigOperation.APPEND:
         items += given
     else:
         for item in given:
             if item in items:
                 items.remove(item)
     return ",".join(items)
-
-
-async def _store_config(
-    services: BrokerServices, topic: str, configs: Mapping[str, str], *, validate_only: bool
-) -> None:
-    if not services.metadata_cache.contains_topic(topic):
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist."
-        )
-    try:
-        validate_topic_configs(configs)
-    except KafkaError as error:
-        if error.message is None or not error.message.startswith("Invalid value "):
-            raise
-        # Kafka tells a bad value (ConfigException) from an unknown name here, unlike at creation.
-        raise invalid_request(
-            "Invalid config value for resource "
-            f"ConfigResource(type=TOPIC, name='{topic}'): {error.message}"
-        ) from None
-    if validate_only:
-        return
-    # The metadata cache may not know yet that the topic is gone, and nobody would remove a config
-    # that is written after its topic's end: the topic has to be there in the same moment.
-    is_there = Check(znodes.TopicZnode.path(topic), ANY_VERSION)
-    results = await store_with_note(
-        services.store, znodes.ConfigZnode.TOPICS, topic, configs, condition=is_there
-    )
-    if isinstance(results[0].error, NoNodeError):
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist."
-        )
-    raise_failure(results)
 
 
 async def store_with_note(
@@ -247,7 +164,7 @@ def raise_failure(results: list[OpResult]) -> None:
 
 
 async def alter_each(
-    ctx: RequestContext,
+    requester: rights.Requester,
     resources: Iterable[Any],
     result_type: Callable[..., _Result],
     alter: Callable[[Any], Awaitable[None]],
@@ -258,7 +175,7 @@ async def alter_each(
         kind, name = resource.resource_type, resource.resource_name
         result = result_type(error_message=None, resource_type=kind, resource_name=name)
         try:
-            missing = missing_config_right(ctx, auth.Operation.ALTER_CONFIGS, kind, name)
+            missing = missing_config_right(requester, rights.Operation.ALTER_CONFIGS, kind, name)
             if missing is not ErrorCode.NONE:
                 raise KafkaError(missing)
             await alter(resource)
@@ -275,12 +192,8 @@ def unsupported_resource(resource_type: int) -> KafkaError:
     return invalid_request(f"Unexpected resource type {kind.name}")
 
 
-def _path(topic: str) -> str:
-    return znodes.ConfigZnode.path(znodes.ConfigZnode.TOPICS, topic)
-
-
 def _operation_name(operation: int) -> str:
-    return Operation(operation).name if operation in list(Operation) else str(operation)
+    return ConfigOperation(operation).name if operation in list(ConfigOperation) else str(operation)
 
 
 def invalid_request(message: str) -> KafkaError:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.store import MetadataStore
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 60
 _PAUSE_S = 0.5
@@ -75,21 +75,21 @@ class TopicSettings:
             try:
                 found = await asyncio.gather(*(read_topic_config(self._store, t) for t in unknown))
             except StoreError as error:
-                log.warning("topic configs cannot be read, trying again: %r", error)
+                logger.warning("topic configs cannot be read, trying again: %r", error)
                 await asyncio.sleep(_PAUSE_S)
                 continue
             for topic, overrides in zip(unknown, found, strict=True):
                 if topic not in self._by_topic:  # a change that came meanwhile is newer
                     self.set(topic, overrides)
             return
-        log.error("going on without the configs of %d topics", len(unknown))
+        logger.error("going on without the configs of %d topics", len(unknown))
 
     def set(self, topic: str, overrides: dict[str, str]) -> LogConfig:
         """Takes over a topic's own configs; what does not hold is logged and left out."""
         sound = sound_overrides(overrides)
         if len(sound) < len(overrides):
             ignored = sorted(overrides.keys() - sound.keys())
-            log.error("topic %s has configs that do not hold: %s", topic, ", ".join(ignored))
+            logger.error("topic %s has configs that do not hold: %s", topic, ", ".join(ignored))
         if sound:
             self._overrides[topic] = sound
         else:

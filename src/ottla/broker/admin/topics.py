@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.admin.automatic_topics import AutomaticTopics, is_legal
 from ottla.broker.admin.policies import TopicRequest, load_create_topic_policy
-from ottla.broker.membership.registered import registrations
+from ottla.broker.membership.registration import registrations
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata import znodes
 from ottla.metadata.store import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Topics per multi: ZooKeeper does 9,400 creates a second in multis of 100 and 272 one by one.
 _TOPICS_PER_MULTI = 50
@@ -105,7 +105,7 @@ class TopicAdmin:
                     quota.record(plan.partitions)
                 plans[topic.name] = plan
             except KafkaError as error:
-                log.info("topic %s is not created: %s", topic.name, error)
+                logger.info("topic %s is not created: %s", topic.name, error)
                 failures[topic.name] = error
             else:
                 existing.add(topic.name)
@@ -175,7 +175,7 @@ class TopicAdmin:
     ) -> dict[str, KafkaError]:
         pending = list(plans.values())
         for plan in pending:
-            log.info(
+            logger.info(
                 "Creating topic %s with configuration %s and initial partition assignment %s",
                 plan.name,
                 plan.configs,
@@ -287,7 +287,7 @@ class TopicAdmin:
             try:
                 expanded[topic.name] = await self._expand(request, brokers, validate_only, quota)
             except KafkaError as error:
-                log.info("topic %s is not expanded: %s", topic.name, error)
+                logger.info("topic %s is not expanded: %s", topic.name, error)
                 failures[topic.name] = error
         if not validate_only:
             failures |= await self._await_leaders(expanded, timeout_ms)
@@ -382,7 +382,7 @@ class TopicAdmin:
         try:
             await self._store.create(znodes.DeleteTopicZnode.path(topic))
         except NodeExistsError:
-            log.info("topic %s is already marked for deletion", topic)
+            logger.info("topic %s is already marked for deletion", topic)
         return True
 
 

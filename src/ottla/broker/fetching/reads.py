@@ -11,7 +11,7 @@ from ottla.broker.replication.fetch_protocol import FetchPartition, FetchResult
 from ottla.broker.replication.partition import Partition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.log import Log
-from ottla.storage.log.segment import EMPTY
+from ottla.storage.segment.segment import EMPTY
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, ResourceType, allowed, refused_names
 from ottla.coordinator.transactions.coordinator import ProducerIdentity
 from ottla.errors import ErrorCode
+from ottla.security.rights import Operation, ResourceType, allowed, refused_names
 from ottla.topics import names
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 _OLDEST_WITH_FENCED = 2
 

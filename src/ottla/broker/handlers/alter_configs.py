@@ -11,18 +11,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.admin import broker_configs, configs
+from ottla.broker.admin.broker_configs import BrokerConfigs
+from ottla.broker.admin.configs import alter_each, unsupported_resource
+from ottla.broker.admin.topic_configs import TopicConfigs
+from ottla.config.resources import ResourceType
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 Result = m.AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(ctx: RequestContext, request: m.AlterConfigsRequest) -> m.AlterConfigsResponse:
     alter = partial(_alter, ctx, request.validate_only)
-    results = await configs.alter_each(ctx, request.resources, Result, alter)
+    results = await alter_each(ctx, request.resources, Result, alter)
     return m.AlterConfigsResponse(responses=results)
 
 
@@ -31,11 +34,11 @@ async def _alter(
 ) -> None:
     entries = [(config.name, config.value) for config in resource.configs]
     name, services = resource.resource_name, ctx.services
-    if resource.resource_type == configs.ResourceType.TOPIC:
-        await configs.replace_topic_config(services, name, entries, validate_only=validate_only)
-    elif resource.resource_type == configs.ResourceType.BROKER:
-        await broker_configs.replace_broker_config(
-            services, name, entries, validate_only=validate_only
-        )
+    if resource.resource_type == ResourceType.TOPIC:
+        topics = TopicConfigs(services.store, services.metadata_cache)
+        await topics.replace(name, entries, validate_only=validate_only)
+    elif resource.resource_type == ResourceType.BROKER:
+        brokers = BrokerConfigs(services.store, services.config, services.broker_id)
+        await brokers.replace(name, entries, validate_only=validate_only)
     else:
-        raise configs.unsupported_resource(resource.resource_type)
+        raise unsupported_resource(resource.resource_type)

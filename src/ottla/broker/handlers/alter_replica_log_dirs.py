@@ -13,14 +13,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, allowed_on_cluster
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.rights import Operation, allowed_on_cluster
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
+    from ottla.broker.context.request import RequestContext
     from ottla.broker.replication.replica_manager import ReplicaManager
-    from ottla.broker.requests.context import RequestContext
 
 # Log.logFutureDirName: `.<32 hex>-future` after the partition's name, in at most 255 characters.
 _FUTURE_SUFFIX_LENGTH = 40
@@ -57,9 +57,9 @@ def _place(manager: ReplicaManager, tp: TopicPartition, folder: Path) -> ErrorCo
     logs = manager.log_manager
     if len(str(tp)) + _FUTURE_SUFFIX_LENGTH > _MAX_NAME_LENGTH:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if folder in logs.offline_dirs():
+    if folder in logs.dirs.offline():
         return ErrorCode.KAFKA_STORAGE_ERROR
-    if folder not in logs.online_dirs():
+    if folder not in logs.dirs.online():
         return ErrorCode.LOG_DIR_NOT_FOUND
     if manager.partitions.is_offline(tp):
         return ErrorCode.KAFKA_STORAGE_ERROR

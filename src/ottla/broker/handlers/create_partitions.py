@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin.topics import duplicates
-from ottla.broker.requests.authorization import Operation, ResourceType, refused_names
 from ottla.errors import ErrorCode
+from ottla.security.rights import Operation, ResourceType, refused_names
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 Result = m.CreatePartitionsResponse.CreatePartitionsTopicResult
 
@@ -64,7 +64,9 @@ async def handle(
             )
         else:
             wanted.append(topic)
-    quota = ctx.services.mutation_quotas.for_request(ctx, strict_since=3)
+    quota = ctx.services.mutation_quotas.for_request(
+        ctx, ctx.header.client_id, strict=ctx.version >= 3
+    )
     expanded = await ctx.services.topic_admin.create_partitions(
         wanted, timeout_ms=request.timeout_ms, validate_only=request.validate_only, quota=quota
     )

@@ -17,17 +17,17 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin.topics import duplicates
-from ottla.broker.requests.authorization import (
+from ottla.errors import ErrorCode
+from ottla.security.rights import (
     Operation,
     ResourceType,
     allowed_on_cluster,
     refused_names,
 )
-from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 Result = m.CreateTopicsResponse.CreatableTopicResult
 
@@ -62,7 +62,9 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
     for name in undescribed:
         if name in results:
             results[name].topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    quota = ctx.services.mutation_quotas.for_request(ctx, strict_since=6)
+    quota = ctx.services.mutation_quotas.for_request(
+        ctx, ctx.header.client_id, strict=ctx.version >= 6
+    )
     created = await ctx.services.topic_admin.create_topics(
         [topic for topic in request.topics if topic.name not in results],
         timeout_ms=request.timeout_ms,

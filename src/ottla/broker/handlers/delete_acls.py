@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.acl_messages import NO_AUTHORIZER, read_filter
-from ottla.broker.requests.authorization import Operation, require_cluster
+from ottla.broker.context.acl_messages import NO_AUTHORIZER, read_filter
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.rights import Operation, require_cluster
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 
 async def handle(ctx: RequestContext, request: m.DeleteAclsRequest) -> m.DeleteAclsResponse:

@@ -14,14 +14,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.requests.authorization import Operation, ResourceType, refused_names
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.rights import Operation, ResourceType, refused_names
 from ottla.topics.names import is_internal
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
     Result = m.DeleteRecordsResponse.DeleteRecordsPartitionResult
 

@@ -15,15 +15,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, ResourceType, refused_names
 from ottla.errors import ErrorCode
+from ottla.security.rights import Operation, ResourceType, refused_names
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 Result = m.DeleteTopicsResponse.DeletableTopicResult
 
 
@@ -38,7 +38,7 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
     results = []
     for topic in _requested(ctx.version, request):
         if topic.name is not None and topic.topic_id != ZERO_TOPIC_ID:
-            log.info("DeleteTopics refused: topic name and topic id are both given")
+            logger.info("DeleteTopics refused: topic name and topic id are both given")
             return _refuse_all(ctx.version, request, ErrorCode.INVALID_REQUEST)
         name = topic.name if topic.name is not None else cache.topic_name(topic.topic_id)
         topic_id = topic.topic_id if topic.name is None else cache.topic_id(topic.name)
@@ -54,7 +54,9 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
             if result.name is not None and result.error_code == ErrorCode.NONE
         )
     )
-    quota = ctx.services.mutation_quotas.for_request(ctx, strict_since=5)
+    quota = ctx.services.mutation_quotas.for_request(
+        ctx, ctx.header.client_id, strict=ctx.version >= 5
+    )
     codes = await ctx.services.topic_admin.delete_topics(
         known, timeout_ms=request.timeout_ms, quota=quota
     )

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.quotas.stored import Component, check_filter, is_wanted, named, read_all
-from ottla.broker.requests.authorization import Operation, require_cluster
+from ottla.security.rights import Operation, require_cluster
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 
 async def handle(

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import NOT_ASKED_FOR, cluster_operations
 from ottla.errors import ErrorCode
+from ottla.security.rights import NOT_ASKED_FOR, cluster_operations
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 _BROKERS = 1
 _CONTROLLERS = 2

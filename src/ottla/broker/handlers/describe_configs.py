@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.admin.configs import ResourceType, missing_config_right, read_topic_config
+from ottla.broker.admin.configs import missing_config_right, read_topic_config
 from ottla.broker.admin.topics import as_api_error
-from ottla.broker.requests.authorization import Operation
 from ottla.config.definitions import ConfigEntry, ConfigSource
+from ottla.config.resources import ResourceType
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.rights import Operation
 from ottla.topics import names
 from ottla.topics.configs import describe
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 Result = m.DescribeConfigsResponse.DescribeConfigsResult
 Config = m.DescribeConfigsResponse.DescribeConfigsResourceResult

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, ResourceType, allowed, refused_names
 from ottla.coordinator.transactions.markers import by_topic
 from ottla.coordinator.transactions.transaction import STATE_NAMES
 from ottla.errors import ErrorCode
+from ottla.security.rights import Operation, ResourceType, allowed, refused_names
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 
 async def handle(

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, require_cluster
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.rights import Operation, require_cluster
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ottla.broker.context.request import RequestContext
     from ottla.broker.membership.metadata_cache import MetadataCache
-    from ottla.broker.requests.context import RequestContext
 
 _PREFERRED = 0
 _UNCLEAN = 1

@@ -35,19 +35,19 @@ from ottla.broker.replication.fetch_protocol import (
     FetchPartition,
     FetchResult,
 )
-from ottla.broker.requests.authorization import (
+from ottla.errors import ErrorCode
+from ottla.security.rights import (
     Operation,
     ResourceType,
     allowed_on_cluster,
     refused_names,
 )
-from ottla.errors import ErrorCode
-from ottla.storage.log.segment import EMPTY
+from ottla.storage.segment.segment import EMPTY
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 _OLDEST_WITH_BATCHES = 4
 _OLDEST_WITH_STORAGE_ERROR = 6

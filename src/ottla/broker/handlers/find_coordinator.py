@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, ResourceType, allowed
 from ottla.errors import ErrorCode
+from ottla.security.rights import Operation, ResourceType, allowed
 from ottla.topics.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.types import Endpoint, TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _NO_NODE, _NO_PORT = -1, -1

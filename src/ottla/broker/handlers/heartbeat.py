@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, require_group
+from ottla.security.rights import Operation, require_group
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 
 async def handle(ctx: RequestContext, request: m.HeartbeatRequest) -> m.HeartbeatResponse:

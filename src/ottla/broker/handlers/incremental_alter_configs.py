@@ -12,11 +12,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.admin import broker_configs, configs
+from ottla.broker.admin.broker_configs import BrokerConfigs
+from ottla.broker.admin.configs import Change, alter_each, unsupported_resource
+from ottla.broker.admin.topic_configs import TopicConfigs
+from ottla.config.resources import ResourceType
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 Result = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
@@ -25,7 +28,7 @@ async def handle(
     ctx: RequestContext, request: m.IncrementalAlterConfigsRequest
 ) -> m.IncrementalAlterConfigsResponse:
     alter = partial(_alter, ctx, request.validate_only)
-    results = await configs.alter_each(ctx, request.resources, Result, alter)
+    results = await alter_each(ctx, request.resources, Result, alter)
     return m.IncrementalAlterConfigsResponse(responses=results)
 
 
@@ -35,15 +38,14 @@ async def _alter(
     resource: m.IncrementalAlterConfigsRequest.AlterConfigsResource,
 ) -> None:
     changes = [
-        configs.Change(config.config_operation, config.name, config.value)
-        for config in resource.configs
+        Change(config.config_operation, config.name, config.value) for config in resource.configs
     ]
     name, services = resource.resource_name, ctx.services
-    if resource.resource_type == configs.ResourceType.TOPIC:
-        await configs.change_topic_config(services, name, changes, validate_only=validate_only)
-    elif resource.resource_type == configs.ResourceType.BROKER:
-        await broker_configs.change_broker_config(
-            services, name, changes, validate_only=validate_only
-        )
+    if resource.resource_type == ResourceType.TOPIC:
+        topics = TopicConfigs(services.store, services.metadata_cache)
+        await topics.change(name, changes, validate_only=validate_only)
+    elif resource.resource_type == ResourceType.BROKER:
+        brokers = BrokerConfigs(services.store, services.config, services.broker_id)
+        await brokers.change(name, changes, validate_only=validate_only)
     else:
-        raise configs.unsupported_resource(resource.resource_type)
+        raise unsupported_resource(resource.resource_type)

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import (
+from ottla.coordinator.transactions.coordinator import InitResult, ProducerIdentity
+from ottla.errors import ErrorCode, KafkaError
+from ottla.security.rights import (
     Operation,
     ResourceType,
     allowed,
     allowed_on_any,
     allowed_on_cluster,
 )
-from ottla.coordinator.transactions.coordinator import InitResult, ProducerIdentity
-from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 _NONE_GIVEN = -1
 _OLDEST_WITH_FENCED = 4

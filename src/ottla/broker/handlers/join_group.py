@@ -14,21 +14,21 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, require_group
 from ottla.coordinator.groups.rebalance import JoinRequest
+from ottla.security.rights import Operation, require_group
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 async def handle(ctx: RequestContext, request: m.JoinGroupRequest) -> m.JoinGroupResponse:
     require_group(ctx, Operation.READ, request.group_id)
     version = ctx.version
     if request.reason:
-        log.info("Member %r joins %s: %s", request.member_id, request.group_id, request.reason)
+        logger.info("Member %r joins %s: %s", request.member_id, request.group_id, request.reason)
     # A name that is given twice counts once (ADR 8).
     protocols = {protocol.name: protocol.metadata for protocol in request.protocols}
     result = await ctx.services.groups.join(

@@ -16,14 +16,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.replication.controller_orders import Errors, Order
-from ottla.broker.requests.authorization import Operation, allowed_on_cluster
 from ottla.errors import ErrorCode
 from ottla.metadata.store import StoreError
+from ottla.security.rights import Operation, allowed_on_cluster
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices, RequestContext
+    from ottla.broker.context.request import RequestContext
+    from ottla.broker.context.services import BrokerServices
 
 logger = logging.getLogger(__name__)
 # From this version on answers are grouped by topic id.

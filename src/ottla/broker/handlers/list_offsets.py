@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.fetching.params import READ_COMMITTED, check_isolation_level
 from ottla.broker.replication.partition import Partition
-from ottla.broker.requests.authorization import Operation, ResourceType, refused_names
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.rights import Operation, ResourceType, refused_names
 from ottla.storage.log import lookup
 from ottla.storage.log.log import Log
-from ottla.storage.log.segment import LOG_SUFFIX
+from ottla.storage.segment.file_names import LOG_SUFFIX
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
     Part = m.ListOffsetsRequest.ListOffsetsPartition
     Answer = m.ListOffsetsResponse.ListOffsetsPartitionResponse

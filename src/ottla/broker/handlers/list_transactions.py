@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, ResourceType, refused_names
 from ottla.coordinator.transactions.transaction import STATE_NAMES, State, Transaction
 from ottla.errors import ErrorCode
+from ottla.security.rights import Operation, ResourceType, refused_names
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 _STATES = {name: state for state, name in STATE_NAMES.items()}
 

@@ -23,8 +23,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.membership.metadata_cache import BrokerInfo
-from ottla.broker.membership.registered import registrations
-from ottla.broker.requests.authorization import (
+from ottla.broker.membership.registration import registrations
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.store import StoreError
+from ottla.metadata.znodes import BadZnodeError, BrokerIdZnode
+from ottla.security.rights import (
     NOT_ASKED_FOR,
     Operation,
     ResourceType,
@@ -34,18 +37,15 @@ from ottla.broker.requests.authorization import (
     cluster_operations,
     refused_names,
 )
-from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.store import StoreError
-from ottla.metadata.znodes import BadZnodeError, BrokerIdZnode
 from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
+    from ottla.broker.context.request import RequestContext
     from ottla.broker.membership.metadata_cache import MetadataCache, PartitionState
-    from ottla.broker.requests.context import RequestContext
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _NO_LEADER = -1
 _PARTITIONS_PER_TURN = 5_000
 
@@ -98,7 +98,7 @@ async def _brokers_of_the_store(ctx: RequestContext) -> list[BrokerInfo]:
                 endpoints = {endpoint.listener: endpoint for endpoint in info.endpoints}
                 known.append(BrokerInfo(broker_id, endpoints, info.rack))
     except StoreError as error:
-        log.info("the store could not be asked for brokers: %r", error)
+        logger.info("the store could not be asked for brokers: %r", error)
     return known
 
 

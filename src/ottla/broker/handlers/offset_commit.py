@@ -13,21 +13,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import (
+from ottla.broker.context.offset_answers import by_topic
+from ottla.coordinator.groups.answers import Committer
+from ottla.coordinator.groups.records import CommittedOffset
+from ottla.errors import ErrorCode
+from ottla.security.rights import (
     Operation,
     ResourceType,
     refused_names,
     require_group,
 )
-from ottla.broker.requests.offset_answers import by_topic
-from ottla.coordinator.groups.answers import Committer
-from ottla.coordinator.groups.records import CommittedOffset
-from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 _NOT_GIVEN = -1
 
@@ -43,7 +43,7 @@ async def handle(ctx: RequestContext, request: m.OffsetCommitRequest) -> m.Offse
         committer = Committer(
             request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
         )
-        errors = await ctx.services.groups.commit(request.group_id, committer, commits)
+        errors = await ctx.services.groups.offsets.commit(request.group_id, committer, commits)
     answer = m.OffsetCommitResponse
     return answer(
         topics=by_topic(

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import (
+from ottla.broker.context.offset_answers import by_topic
+from ottla.errors import ErrorCode
+from ottla.security.rights import (
     Operation,
     ResourceType,
     refused_names,
     require_group,
 )
-from ottla.broker.requests.offset_answers import by_topic
-from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 
 async def handle(ctx: RequestContext, request: m.OffsetDeleteRequest) -> m.OffsetDeleteResponse:
@@ -37,7 +37,7 @@ async def handle(ctx: RequestContext, request: m.OffsetDeleteRequest) -> m.Offse
         for topic in request.topics
         for each in topic.partitions
     ]
-    error, errors = await ctx.services.groups.delete_offsets(
+    error, errors = await ctx.services.groups.offsets.delete(
         request.group_id,
         [tp for tp in asked if tp.topic not in refused and cache.contains(tp)],
     )

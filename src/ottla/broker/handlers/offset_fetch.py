@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.requests.authorization import Operation, ResourceType, allowed, refused_names
 from ottla.coordinator.groups.answers import FetchedOffset
 from ottla.errors import ErrorCode
+from ottla.security.rights import Operation, ResourceType, allowed, refused_names
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
     Wanted = Sequence[
         m.OffsetFetchRequest.OffsetFetchRequestTopic | m.OffsetFetchRequest.OffsetFetchRequestTopics
@@ -65,7 +65,9 @@ def _fetch(
         return ErrorCode.GROUP_AUTHORIZATION_FAILED, {}
     partitions = None if topics is None else _partitions(topics)
     if ctx.authorizer is None:
-        return ctx.services.groups.fetch(group_id, partitions, require_stable=require_stable)
+        return ctx.services.groups.offsets.fetch(
+            group_id, partitions, require_stable=require_stable
+        )
     return _fetch_visible(ctx, group_id, partitions, require_stable)
 
 
@@ -76,9 +78,9 @@ def _fetch_visible(
     require_stable: bool,
 ) -> tuple[ErrorCode, Found]:
     """Topics without DESCRIBE are an error where they are asked for and left out of all."""
-    groups = ctx.services.groups
+    offsets = ctx.services.groups.offsets
     if partitions is None:
-        error, found = groups.fetch(group_id, None, require_stable=require_stable)
+        error, found = offsets.fetch(group_id, None, require_stable=require_stable)
         hidden = refused_names(
             ctx, Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in found)
         )
@@ -87,7 +89,7 @@ def _fetch_visible(
         ctx, Operation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in partitions)
     )
     visible = [tp for tp in partitions if tp.topic not in hidden]
-    error, found = groups.fetch(group_id, visible, require_stable=require_stable)
+    error, found = offsets.fetch(group_id, visible, require_stable=require_stable)
     if error is ErrorCode.NONE:
         refused = FetchedOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         found = found | {tp: refused for tp in partitions if tp.topic in hidden}

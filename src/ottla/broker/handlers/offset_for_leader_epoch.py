@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import (
+from ottla.errors import ErrorCode, KafkaError
+from ottla.security.rights import (
     Operation,
     ResourceType,
     allowed_on_cluster,
     refused_names,
 )
-from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
     Part = m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
     Answer = m.OffsetForLeaderEpochResponse.EpochEndOffset

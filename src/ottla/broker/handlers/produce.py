@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.replication.append import ProduceResult
-from ottla.broker.requests.authorization import Operation, ResourceType, allowed, refused_names
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.rights import Operation, ResourceType, allowed, refused_names
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire.records import (
@@ -28,8 +28,8 @@ from ottla.wire.records import (
 )
 
 if TYPE_CHECKING:
+    from ottla.broker.context.request import RequestContext
     from ottla.broker.replication.hosted import HostedPartitions
-    from ottla.broker.requests.context import RequestContext
 
 _OLDEST_WITH_BATCHES = 3
 _OLDEST_WITH_ZSTD = 7

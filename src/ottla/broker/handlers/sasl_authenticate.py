@@ -1,7 +1,7 @@
 """SaslAuthenticate (36), versions 0 to 2.
 
 Behaviour: on a connection that is authenticated, or needs no authentication, the answer is
-ILLEGAL_SASL_STATE. Before that `broker/network/authentication.py` answers.
+ILLEGAL_SASL_STATE. Before that `broker/requests/authentication.py` answers.
 Versions: 1 tells how long the session lasts, always 0 (without end); 2 is flexible.
 Left out: re-authentication (connections.max.reauth.ms, KIP-368).
 """
@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 
 async def handle(

@@ -1,7 +1,7 @@
 """SaslHandshake (17), versions 0 to 1.
 
 Behaviour: on a connection that is authenticated, or needs no authentication, the answer is
-ILLEGAL_SASL_STATE without mechanisms. Before that `broker/network/authentication.py` answers.
+ILLEGAL_SASL_STATE without mechanisms. Before that `broker/requests/authentication.py` answers.
 Versions: after 0 tokens follow in frames of their own, after 1 in SaslAuthenticate.
 Left out: re-authentication (connections.max.reauth.ms, KIP-368).
 """
@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 
 async def handle(ctx: RequestContext, request: m.SaslHandshakeRequest) -> m.SaslHandshakeResponse:

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.replication.controller_orders import NO_EPOCH, Stop
-from ottla.broker.requests.authorization import Operation, require_cluster
 from ottla.errors import ErrorCode
+from ottla.security.rights import Operation, require_cluster
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 _STATES_BY_TOPIC = 3
 

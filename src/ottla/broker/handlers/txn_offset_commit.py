@@ -13,23 +13,23 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import (
+from ottla.broker.context.offset_answers import by_topic
+from ottla.coordinator.groups.answers import Committer
+from ottla.coordinator.groups.records import CommittedOffset
+from ottla.coordinator.shards import ProducerStamp
+from ottla.errors import ErrorCode, KafkaError
+from ottla.security.rights import (
     Operation,
     ResourceType,
     allowed,
     refused_names,
     require_group,
 )
-from ottla.broker.requests.offset_answers import by_topic
-from ottla.coordinator.groups.answers import Committer
-from ottla.coordinator.groups.records import CommittedOffset
-from ottla.coordinator.shards import ProducerStamp
-from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.context.request import RequestContext
 
 _OLDEST_WITH_LOADING = 2
 

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.membership.registered import registrations
 from ottla.errors import OttlaError
 from ottla.metadata import znodes
 from ottla.metadata.marks import OttlaBrokerZnode
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from ottla.metadata.store import MetadataStore
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # The store notices a dead session at the next tick after its time-out.
 _EXPIRY_SLACK_MS = 2_000
@@ -69,6 +68,24 @@ async def generate_broker_id(store: MetadataStore, reserved_max_id: int) -> int:
     """A new id above the reserved ones: the version of a node that is set for nothing else."""
     stat = await store.set(znodes.BrokerSequenceIdZnode.path(), b"")
     return reserved_max_id + stat.version
+
+
+async def registrations(store: MetadataStore) -> dict[int, bytes | None]:
+    """What the brokers in the store have registered, by broker id, those that died a moment ago
+    among them; raises StoreError."""
+    names = await store.children(znodes.BrokerIdsZnode.path())
+    ids = sorted(int(name) for name in names if name.isdecimal())
+    found = await asyncio.gather(*(_registration(store, broker_id) for broker_id in ids))
+    return {broker_id: read[0] for broker_id, read in zip(ids, found, strict=True) if read}
+
+
+async def _registration(store: MetadataStore, broker_id: int) -> tuple[bytes | None] | None:
+    """None where it is gone meanwhile."""
+    try:
+        data, _ = await store.get(znodes.BrokerIdZnode.path(broker_id))
+    except NoNodeError:
+        return None
+    return (data,)
 
 
 async def check_endpoints(store: MetadataStore, info: znodes.BrokerInfo) -> None:
@@ -111,7 +128,7 @@ async def register(
         )
         stat = results[1].stat
         if stat is not None:
-            log.info("registered broker %d with epoch %d", info.broker_id, stat.czxid)
+            logger.info("registered broker %d with epoch %d", info.broker_id, stat.czxid)
             return stat.czxid
         if results[2].error is not None and not isinstance(
             results[2].error, RuntimeInconsistencyError
@@ -144,7 +161,7 @@ async def _await_end(
     store: MetadataStore, path: str, present: Stat, session_timeout_ms: int
 ) -> None:
     """Waits until another session's node is gone; raises RegistrationError if it stays."""
-    log.warning(
+    logger.warning(
         "%s belongs to session 0x%x: waiting for that session to end", path, present.ephemeral_owner
     )
     loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
 """What a broker counts for operators: plain numbers, added up as requests are answered.
 
-Nothing here knows Prometheus: `metrics_export.py` turns the numbers into its text.
+Nothing here knows Prometheus: `export.py` turns the numbers into its text.
 A broker without `ottla.metrics.port` has none of this, and pays nothing for it.
 """
 
@@ -11,13 +11,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange, IsrSubmitter
-    from ottla.broker.requests.dispatch import Call
     from ottla.types import TopicPartition
 
 _PRODUCE, _FETCH = 0, 1
@@ -75,6 +74,16 @@ class TopicMetrics:
         self.failed_fetches = 0
 
 
+class Served(NamedTuple):
+    """A request that was served: what was asked, in which version, and Kafka's name of the API."""
+
+    api_key: int
+    name: str
+    version: int
+    # None for an ApiVersions request of an unknown version.
+    request: Any
+
+
 class RequestMetrics:
     """One per broker; `answered` and `failed` are called once per request."""
 
@@ -83,25 +92,24 @@ class RequestMetrics:
         self.total = TopicMetrics()
         self.topics: dict[str, TopicMetrics] = {}
 
-    def answered(self, call: Call, response: Any, elapsed_ms: float) -> None:
-        api = self._count(call, elapsed_ms)
+    def answered(self, served: Served, response: Any, elapsed_ms: float) -> None:
+        api = self._count(served, elapsed_ms)
         if response is None:
             return
-        api_key = call.loaded.route.api_key
-        if api_key == _PRODUCE:
-            self._produced(call.request, response, api)
-        elif api_key == _FETCH:
-            self._fetched(call, response, api)
+        if served.api_key == _PRODUCE:
+            self._produced(served.request, response, api)
+        elif served.api_key == _FETCH:
+            self._fetched(served, response, api)
         else:
             for code in error_codes(response):
                 api.errors[code] += 1
 
-    def failed(self, call: Call, code: int, elapsed_ms: float) -> None:
+    def failed(self, served: Served, code: int, elapsed_ms: float) -> None:
         """A handler raised an error instead of an answer."""
-        self._count(call, elapsed_ms).errors[code] += 1
-        if call.loaded.route.api_key == _PRODUCE:
+        self._count(served, elapsed_ms).errors[code] += 1
+        if served.api_key == _PRODUCE:
             self.total.failed_produces += 1
-        elif call.loaded.route.api_key == _FETCH:
+        elif served.api_key == _FETCH:
             self.total.failed_fetches += 1
 
     def forget(self, is_known: Callable[[str], bool]) -> None:
@@ -109,14 +117,14 @@ class RequestMetrics:
         for name in [name for name in self.topics if not is_known(name)]:
             del self.topics[name]
 
-    def _count(self, call: Call, elapsed_ms: float) -> ApiMetrics:
-        name = call.loaded.route.name
+    def _count(self, served: Served, elapsed_ms: float) -> ApiMetrics:
+        name = served.name
         if name == "Fetch":
-            name = "FetchFollower" if _is_follower(call) else "FetchConsumer"
+            name = "FetchFollower" if _is_follower(served) else "FetchConsumer"
         api = self.apis.get(name)
         if api is None:
             api = self.apis[name] = ApiMetrics()
-        api.add(call.answer_version, elapsed_ms)
+        api.add(served.version, elapsed_ms)
         return api
 
     def _produced(self, request: Any, response: Any, api: ApiMetrics) -> None:
@@ -132,8 +140,8 @@ class RequestMetrics:
                         counts.bytes_in += len(data.records)
                         counts.messages_in += record_count(data.records)
 
-    def _fetched(self, call: Call, response: Any, api: ApiMetrics) -> None:
-        follower = _is_follower(call)
+    def _fetched(self, served: Served, response: Any, api: ApiMetrics) -> None:
+        follower = _is_follower(served)
         api.errors[response.error_code] += 1
         for topic in response.responses:
             for data in topic.partitions:
@@ -159,8 +167,8 @@ class RequestMetrics:
         return self.total, counts
 
 
-def _is_follower(call: Call) -> bool:
-    request = call.request
+def _is_follower(served: Served) -> bool:
+    request = served.request
     if request is None:
         return False
     return bool(request.replica_id >= 0 or request.replica_state.replica_id >= 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -25,8 +25,11 @@ from ottla.broker.metrics.counts import BUCKETS_MS, IsrCounter, RequestMetrics, 
 from ottla.broker.quotas.clients import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 
 if TYPE_CHECKING:
+    from ottla.broker.membership.metadata_cache import MetadataCache
+    from ottla.broker.quotas.clients import ClientQuotas
     from ottla.broker.replication.partition import Partition
-    from ottla.broker.requests.context import BrokerServices
+    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.coordinator.groups.coordinator import GroupCoordinator
 
 # What the controller adds, by name: process/node.py hands it in, as a broker knows no controller.
 ControllerGauges = Callable[[], dict[str, float]]
@@ -53,23 +56,41 @@ _QUOTAS = {
 _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 
 
+class WatchedBroker(Protocol):
+    """The parts of a broker that are looked at when somebody asks."""
+
+    @property
+    def replica_manager(self) -> ReplicaManager: ...
+
+    @property
+    def metadata_cache(self) -> MetadataCache: ...
+
+    @property
+    def groups(self) -> GroupCoordinator: ...
+
+    @property
+    def client_quotas(self) -> ClientQuotas | None: ...
+
+
 class BrokerCollector(Collector):
+    """All metrics of one broker, in the families of Prometheus."""
+
     def __init__(
         self,
-        services: BrokerServices,
+        broker: WatchedBroker,
         requests: RequestMetrics,
         isr_changes: IsrCounter,
         controller_gauges: ControllerGauges,
         connection_count: Callable[[], int],
     ) -> None:
-        self._services = services
+        self._broker = broker
         self._requests = requests
         self._isr_changes = isr_changes
         self._controller_gauges = controller_gauges
         self._connection_count = connection_count
 
     def collect(self) -> Iterator[Metric]:
-        partitions = list(self._services.replica_manager.partitions)
+        partitions = list(self._broker.replica_manager.partitions)
         yield from self._replica_manager(partitions)
         yield from _partitions(partitions)
         yield from self._logs()
@@ -84,7 +105,7 @@ class BrokerCollector(Collector):
 
     def _replica_manager(self, partitions: list[Partition]) -> Iterator[Metric]:
         led = [partition for partition in partitions if partition.is_leader]
-        manager = self._services.replica_manager
+        manager = self._broker.replica_manager
         margins = [
             len(partition.in_sync.members) - partition.log.settings.min_insync_replicas
             for partition in led
@@ -113,7 +134,7 @@ class BrokerCollector(Collector):
 
     def _quotas(self) -> Iterator[Metric]:
         """Only where there are quotas: without them nothing is measured."""
-        quotas = self._services.client_quotas
+        quotas = self._broker.client_quotas
         uses = [] if quotas is None else quotas.uses()
         for kind, (name, rate, text) in _QUOTAS.items():
             labels = ["user", "client_id"]
@@ -134,7 +155,7 @@ class BrokerCollector(Collector):
         start = GaugeMetricFamily("kafka_log_log_logstartoffset", "First offset", labels=labels)
         end = GaugeMetricFamily("kafka_log_log_logendoffset", "Next offset", labels=labels)
         count = GaugeMetricFamily("kafka_log_log_numlogsegments", "Segments", labels=labels)
-        logs = self._services.replica_manager.log_manager
+        logs = self._broker.replica_manager.log_manager
         for log in logs.logs():
             values = [log.tp.topic, str(log.tp.partition)]
             size.add_metric(values, log.size)
@@ -143,10 +164,10 @@ class BrokerCollector(Collector):
             count.add_metric(values, len(log.segments))
         yield from (size, start, end, count)
         yield _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Failed folders",
-                     len(logs.offline_dirs()))  # fmt: skip
+                     len(logs.dirs.offline()))  # fmt: skip
 
     def _topics(self) -> Iterator[Metric]:
-        known = set(self._services.metadata_cache.topics())
+        known = set(self._broker.metadata_cache.topics())
         self._requests.forget(known.__contains__)
         for name, attribute, text in _TOPIC_COUNTERS:
             family = CounterMetricFamily(_TOPICS + name, text, labels=["topic"])
@@ -187,7 +208,7 @@ class BrokerCollector(Collector):
         yield family
 
     def _groups(self) -> Iterator[Metric]:
-        _, listed = self._services.groups.list_groups()
+        _, listed = self._broker.groups.list_groups()
         yield _gauge(_GROUPS + "numgroups", "Groups coordinated here", len(listed))
         states = Counter(group.state for group in listed)
         for state in _GROUP_STATES:

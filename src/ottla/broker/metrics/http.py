@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from ottla.runtime import Network, Server
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MAX_HEAD_BYTES = 16 * 1024
@@ -58,7 +58,7 @@ class MetricsServer:
             body = self._render()
         except Exception:
             # A number that cannot be had must not end the broker.
-            log.exception("the metrics could not be collected")
+            logger.exception("the metrics could not be collected")
             return _response("500 Internal Server Error", b"see the broker's log\n", method)
         return _response("200 OK", body, method)
 

@@ -24,10 +24,15 @@ from ottla.wire import messages as m
 from ottla.wire.records import Record, build_batch
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices
+    from ottla.broker.admin.topics import TopicAdmin
+    from ottla.broker.membership.metadata_cache import MetadataCache
+    from ottla.broker.membership.ports import ControllerPort
+    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.config.broker import BrokerConfig
+    from ottla.runtime import Runtime
     from ottla.types import Endpoint
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LIFECYCLE_TOPIC = "__ottla_lifecycle"
 MAX_WAITING_EVENTS = 10_000
@@ -84,9 +89,36 @@ def encode(events: Iterable[PublishableEvent]) -> bytearray:
     )
 
 
+class PublishingBroker(Protocol):
+    """The parts of a broker that publishing takes."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def controller(self) -> ControllerPort: ...
+
+    @property
+    def metadata_cache(self) -> MetadataCache: ...
+
+    @property
+    def topic_admin(self) -> TopicAdmin: ...
+
+    @property
+    def replica_manager(self) -> ReplicaManager: ...
+
+
 class LifecyclePublisher:
-    def __init__(self, services: BrokerServices) -> None:
-        self._services = services
+    """A bounded queue of events and the task that empties it into the topic."""
+
+    def __init__(self, broker: PublishingBroker) -> None:
+        self._broker = broker
         self._waiting: deque[PublishableEvent] = deque()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -124,12 +156,12 @@ class LifecyclePublisher:
             try:
                 await self._publish_waiting()
             except (KafkaError, OSError, TimeoutError) as error:
-                log.debug("lifecycle events wait: %s", error)
+                logger.debug("lifecycle events wait: %s", error)
                 self._disconnect()
                 await asyncio.sleep(_RETRY_S)
             except Exception:
                 # Nobody else would notice: the events in hand go, the task lives on.
-                log.exception("lifecycle events could not be published")
+                logger.exception("lifecycle events could not be published")
                 self._give_up(min(len(self._waiting), MAX_BATCH_EVENTS))
                 await asyncio.sleep(_RETRY_S)
             self._complain()
@@ -146,7 +178,7 @@ class LifecyclePublisher:
                 self._forget(count)
                 self.published += count
             else:
-                log.warning("lifecycle events are refused: %s", code.text)
+                logger.warning("lifecycle events are refused: %s", code.text)
                 self._give_up(count)
         self._wake.clear()
 
@@ -159,31 +191,31 @@ class LifecyclePublisher:
         self.dropped += count
 
     def _complain(self) -> None:
-        now_ms = self._services.runtime.clock.monotonic_ms()
+        now_ms = self._broker.runtime.clock.monotonic_ms()
         if self.dropped and now_ms - self._complained_ms >= _COMPLAIN_EVERY_MS:
             self._complained_ms = now_ms
-            log.warning("%d lifecycle events were dropped so far", self.dropped)
+            logger.warning("%d lifecycle events were dropped so far", self.dropped)
 
     # the topic
 
     async def _leader(self) -> int:
         """Who leads the topic's partition; raises KafkaError while nobody does."""
-        state = self._services.metadata_cache.partition_state(_PARTITION)
-        if state is None and self._services.controller.is_active:
+        state = self._broker.metadata_cache.partition_state(_PARTITION)
+        if state is None and self._broker.controller.is_active:
             await self._create_topic()
-            state = self._services.metadata_cache.partition_state(_PARTITION)
+            state = self._broker.metadata_cache.partition_state(_PARTITION)
         if state is None or state.leader < 0:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         return int(state.leader)
 
     async def _create_topic(self) -> None:
-        services = self._services
-        alive = len(services.metadata_cache.alive_brokers())
-        now_ms = services.runtime.clock.monotonic_ms()
+        broker = self._broker
+        alive = len(broker.metadata_cache.alive_brokers())
+        now_ms = broker.runtime.clock.monotonic_ms()
         if self._first_wish_ms is None:
             self._first_wish_ms = now_ms
         # `ottla up` sets this to the number of brokers that it starts, at most three.
-        expected = services.config.integer("offsets.topic.replication.factor")
+        expected = broker.config.integer("offsets.topic.replication.factor")
         in_time = now_ms - self._first_wish_ms < _BROKERS_WAIT_MS
         if alive == 0 or (in_time and alive < min(MAX_REPLICATION_FACTOR, expected)):
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -194,18 +226,16 @@ class LifecyclePublisher:
             replication_factor=min(MAX_REPLICATION_FACTOR, alive),
             configs=[request.CreatableTopicConfig(name="cleanup.policy", value="delete")],
         )
-        (result,) = await services.topic_admin.create_topics(
-            [topic], timeout_ms=_REQUEST_TIMEOUT_MS
-        )
+        (result,) = await broker.topic_admin.create_topics([topic], timeout_ms=_REQUEST_TIMEOUT_MS)
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise KafkaError(ErrorCode(result.error_code), result.error_message)
 
     # the records
 
     async def _produce(self, leader: int, batch: bytearray) -> ErrorCode:
-        services = self._services
-        if leader == services.broker_id:
-            results = await services.replica_manager.appends.append(
+        broker = self._broker
+        if leader == broker.broker_id:
+            results = await broker.replica_manager.appends.append(
                 {_PARTITION: memoryview(batch)},
                 acks=_ACKS_LEADER,
                 timeout_ms=_REQUEST_TIMEOUT_MS,
@@ -233,21 +263,21 @@ class LifecyclePublisher:
         return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
     async def _connect(self, leader: int) -> Connection:
-        services = self._services
-        listener = services.config.inter_broker_listener
-        endpoint = services.metadata_cache.endpoint(leader, listener)
+        broker = self._broker
+        listener = broker.config.inter_broker_listener
+        endpoint = broker.metadata_cache.endpoint(leader, listener)
         if endpoint is None:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         connection = self._connection
         if connection is None or connection.closed or endpoint != self._connected_to:
             self._disconnect()
             connection = await Connection.open(
-                services.runtime.network,
+                broker.runtime.network,
                 endpoint.host,
                 endpoint.port,
                 client_id=_CLIENT_ID,
                 timeout_ms=_REQUEST_TIMEOUT_MS,
-                sasl=peer_credentials(services.config, listener),
+                sasl=peer_credentials(broker.config, listener),
             )
             self._connection, self._connected_to = connection, endpoint
         return connection

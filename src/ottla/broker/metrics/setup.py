@@ -10,14 +10,15 @@ from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.counts import IsrCounter, RequestMetrics
+    from ottla.broker.metrics.export import WatchedBroker
     from ottla.broker.metrics.http import MetricsServer
     from ottla.broker.replication.alter_isr import AlterIsrManager
     from ottla.broker.replication.replica_manager import ReplicaManager
-    from ottla.broker.requests.context import BrokerServices
     from ottla.config.broker import BrokerConfig
+    from ottla.runtime import Network
     from ottla.types import TopicPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PORT_CONFIG = "ottla.metrics.port"
 _OFF = -1
@@ -26,9 +27,12 @@ _OFF = -1
 class Metrics:
     """The counters of one broker and the server that shows them."""
 
-    def __init__(self, requests: RequestMetrics, isr_changes: IsrCounter, port: int) -> None:
+    def __init__(
+        self, requests: RequestMetrics, isr_changes: IsrCounter, host: str, port: int
+    ) -> None:
         self.requests = requests
         self.isr_changes = isr_changes
+        self._host = host
         self._port = port
         self._server: MetricsServer | None = None
 
@@ -40,7 +44,8 @@ class Metrics:
 
     async def serve(
         self,
-        services: BrokerServices,
+        broker: WatchedBroker,
+        network: Network,
         controller_gauges: Callable[[], dict[str, float]],
         connection_count: Callable[[], int],
     ) -> None:
@@ -49,12 +54,11 @@ class Metrics:
         from ottla.broker.metrics.http import MetricsServer
 
         collector = BrokerCollector(
-            services, self.requests, self.isr_changes, controller_gauges, connection_count
+            broker, self.requests, self.isr_changes, controller_gauges, connection_count
         )
         self._server = MetricsServer(lambda: text_of(collector))
-        host = services.config.listeners[0].host
-        await self._server.start(services.runtime.network, host, self._port)
-        log.info("metrics on http://%s:%d/metrics", host, self._server.port)
+        await self._server.start(network, self._host, self._port)
+        logger.info("metrics on http://%s:%d/metrics", self._host, self._server.port)
 
     async def close(self) -> None:
         if self._server is not None:
@@ -74,4 +78,5 @@ def metrics_of(
         partition = manager().partitions.get(tp)
         return 0 if partition is None else len(partition.in_sync.members)
 
-    return Metrics(RequestMetrics(), IsrCounter(alter_isr, isr_size), port)
+    host = config.listeners[0].host
+    return Metrics(RequestMetrics(), IsrCounter(alter_isr, isr_size), host, port)

@@ -11,43 +11,69 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections import deque
-from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from ottla.broker.context.request import CloseConnection
+from ottla.broker.network.answers import Answers
+from ottla.broker.network.direct_lane import DirectLane
 from ottla.broker.requests import dispatch
-from ottla.broker.requests.context import CloseConnection
-from ottla.broker.requests.direct_produce import PRODUCE_KEY, DirectProduce
-from ottla.broker.requests.parked import Parked
-from ottla.errors import ErrorCode, KafkaError
+from ottla.broker.requests.accounting import Bill, asked_wait_ms, open_bill
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine
 
-    from ottla.broker.network.authentication import Authentication
-    from ottla.broker.network.server import BrokerServer
+    from ottla.broker.context.services import BrokerServices
+    from ottla.broker.quotas.connection_rates import Turn
+    from ottla.broker.requests.authentication import Authentication
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Bytes taken from the socket beyond the request under way before reading pauses.
 READ_AHEAD_BYTES = 256 * 1024
-# Requests of one connection that wait for followers at the same time.
-MAX_PARKED = 128
-# Produce requests that are appended with one write.
-MAX_TOGETHER = 64
-_LENGTH_BYTES = 4
-# A frame's length and the first field of its request.
-_LENGTH_AND_KEY = struct.Struct(">ih")
-# Answers to requests that came together leave together, up to this size.
-WRITE_TOGETHER_BYTES = 64 * 1024
+
+
+class Listener(Protocol):
+    """What the connections of one listener share: `BrokerServer`."""
+
+    # The name of the listener.
+    listener: str
+    # False until the broker can serve.
+    processing: bool
+    max_request_bytes: int
+    # Of a peer that is not authenticated yet.
+    max_token_bytes: int
+    refusal_delay_s: float
+    read_buffer: memoryview
+
+    @property
+    def services(self) -> BrokerServices: ...
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    def time(self) -> float:
+        """Seconds of the event loop's clock."""
+
+    def new_authentication(self) -> Authentication | None:
+        """What a new connection has to pass first; None where the listener asks for nothing."""
+
+    def receive(self, connection: ClientConnection) -> Turn:
+        """Counts a new connection in and says when it is served, or why it is refused."""
+
+    def forget(self, connection: ClientConnection) -> None:
+        """The connection is gone."""
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """Made by the server for each accepted socket."""
+    """The socket of one peer and the order in which its requests are served.
 
-    def __init__(self, server: BrokerServer) -> None:
+    Made by the server for each accepted socket. Its parts: `Answers` are what goes out, the
+    `DirectLane` serves Produce requests where they were read, a `Bill` counts what a request costs.
+    """
+
+    def __init__(self, server: Listener) -> None:
         self.server = server
         self.last_active = 0.0
         self.client_host = "?"
@@ -60,20 +86,13 @@ class ClientConnection(asyncio.BufferedProtocol):
             server.max_request_bytes if self._authentication is None else server.max_token_bytes
         )
         self._queue: deque[memoryview] = deque()
-        self._direct_produce = DirectProduce(server.listener)
-        # Answers that wait, and those that have to leave after them.
-        self._parked: deque[Parked] = deque()
-        self._parked_is_due = False
-        # While the queue is served: answers that are not written yet.
-        self._serving = False
-        self._outgoing: list[bytes | memoryview] = []
-        self._outgoing_bytes = 0
+        self._answers = Answers(self._parked_have_left)
+        self._direct_lane = DirectLane(server.listener, self._answers)
         self._unserved_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._running: Coroutine[Any, Any, Any] | None = None
-        self._write_blocked = False
         self._muted = False
         self._reading_paused = False
         self._now: Callable[[], float] = server.time
@@ -81,22 +100,18 @@ class ClientConnection(asyncio.BufferedProtocol):
     @property
     def _is_held(self) -> bool:
         """The next request has to wait."""
-        return self._task is not None or self._write_blocked or self._muted
-
-    @property
-    def _together(self) -> int:
-        """How many requests may be appended with one write; none while enough of them wait."""
-        return min(MAX_TOGETHER, MAX_PARKED - len(self._parked))
+        return self._task is not None or self._answers.is_blocked or self._muted
 
     @property
     def busy(self) -> bool:
         """A request is under way."""
-        return self._task is not None or bool(self._parked)
+        return self._task is not None or bool(self._answers.parked)
 
     # asyncio's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._answers.open(self._transport, self.server.loop)
         peer = transport.get_extra_info("peername")
         if peer:
             self.client_host, self._client_port = str(peer[0]), int(peer[1])
@@ -130,7 +145,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             and self._authentication is None
             and not (self._queue or self._frames.partial or self._is_held)
         ):
-            taken = self._produce_in_place(data)
+            taken = self._direct_lane.serve_in_place(server.services, data, self._frames.max_bytes)
             if taken == nbytes:
                 return
         try:
@@ -148,18 +163,17 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._pause_reading()
 
     def pause_writing(self) -> None:
-        self._write_blocked = True
+        self._answers.is_blocked = True
 
     def resume_writing(self) -> None:
-        self._write_blocked = False
+        self._answers.is_blocked = False
         self._serve_queue()
 
     def connection_lost(self, exc: Exception | None) -> None:
         # A handler under way is not cancelled: what it does (an append, a join) stands.
         self._transport = None
         self._queue.clear()
-        self._parked.clear()
-        self._outgoing.clear()
+        self._answers.forget()
         self.server.forget(self)
 
     # serving
@@ -173,7 +187,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._queue.clear()
         if self._transport is None or self._closing:
             return
-        self._flush()
+        self._answers.flush()
+        self._answers.stop()
         self._closing = True
         if reason is not None:
             self._log_closing(reason)
@@ -185,7 +200,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.abort()
 
     def _log_closing(self, reason: str) -> None:
-        log.warning(
+        logger.warning(
             "closing connection from %s:%d on listener %s: %s",
             self.client_host,
             self._client_port,
@@ -196,7 +211,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Closes at once, also where the peer does not read."""
         self._queue.clear()
-        self._outgoing.clear()
+        self._answers.stop()
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
@@ -210,16 +225,17 @@ class ClientConnection(asyncio.BufferedProtocol):
             task.add_done_callback(lambda _: running.close())
 
     def _serve_queue(self) -> None:
-        if not self.server.processing or self._serving:
+        answers = self._answers
+        if not self.server.processing or answers.gathering:
             return
         queue = self._queue
-        self._serving = True
+        answers.gathering = True
         try:
             while queue and not self._is_held and self._serve_first(queue):
                 pass
         finally:
-            self._serving = False
-            self._flush()
+            answers.gathering = False
+            answers.flush()
         if not self._is_held and not queue:
             self._unserved_bytes = 0
             self._resume_reading()
@@ -229,132 +245,40 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._authentication is not None:
             self._authenticate(self._authentication, queue.popleft())
             return True
-        answers = self._produce_directly(islice(queue, self._together))
-        if answers:
-            for _ in answers:
-                queue.popleft()
-            self._send_produced(answers)
+        if self._direct_lane.serve_queued(self.server.services, queue):
             return True
-        if self._parked:
+        if self._answers.parked:
             return False
         self._begin(queue.popleft())
         return True
 
-    def _produce_in_place(self, data: memoryview) -> int:
-        """Serves Produce requests where they were read, without a copy of them; how many bytes
-        they had. Only those that need no handler, from the first one on."""
-        position, size = 0, len(data)
-        self._serving = True
-        try:
-            while frames := self._produce_frames(data, position):
-                answers = self._produce_directly(frames)
-                if not answers:
-                    break
-                for frame in frames[: len(answers)]:
-                    position += _LENGTH_BYTES + len(frame)
-                self._send_produced(answers)
-                if position == size or self._is_held:
-                    break
-        finally:
-            self._serving = False
-            self._flush()
-        return position
-
-    def _produce_frames(self, data: memoryview, end: int) -> list[memoryview]:
-        """Whole Produce requests from a position on."""
-        frames: list[memoryview] = []
-        size, max_bytes, most = len(data), self._frames.max_bytes, self._together
-        while size - end > _LENGTH_AND_KEY.size and len(frames) < most:
-            length, api_key = _LENGTH_AND_KEY.unpack_from(data, end)
-            start, end = end + _LENGTH_BYTES, end + _LENGTH_BYTES + length
-            if api_key != PRODUCE_KEY or end > size or not 0 <= length <= max_bytes:
-                break
-            frames.append(data[start:end])
-        return frames
-
-    def _produce_directly(self, frames: Iterable[memoryview]) -> list[bytes | Parked]:
-        """The answers to the first requests; none where the first one needs the handler."""
-        services = self.server.services
-        quotas = services.client_quotas
-        if (
-            services.authorizer is not None
-            or services.request_metrics is not None
-            or (quotas is not None and quotas.is_active)
-        ):
-            return []
-        return self._direct_produce.answers(services.replica_manager.appends, frames)
-
-    def _send_produced(self, answers: list[bytes | Parked]) -> None:
-        if not self._parked and isinstance(answers[0], bytes):
-            # Followers are waited for by all of them or by none.
-            together = b"".join(answers)  # type: ignore[arg-type]  # bytes, all of them
-            if together:
-                self._write([together])
-            return
-        for answer in answers:
-            if isinstance(answer, Parked):
-                self._park(answer)
-            elif answer:
-                after = Parked()
-                after.ready([answer])
-                self._park(after)
-
-    def _park(self, answer: Parked) -> None:
-        if answer.chunks is not None and not self._parked:
-            self._write(answer.chunks)
-            return
-        answer.on_ready = self._answer_parked_soon
-        self._parked.append(answer)
-
-    def _answer_parked_soon(self) -> None:
-        """Not at once: whatever made the answer ready is in the middle of its own work, and more of
-        them may be ready by its end."""
-        if not self._parked_is_due:
-            self._parked_is_due = True
-            self.server.loop.call_soon(self._answer_parked)
-
-    def _answer_parked(self) -> None:
-        self._parked_is_due = False
-        parked = self._parked
-        chunks: list[bytes | memoryview] = []
-        while parked and parked[0].chunks is not None:
-            chunks += parked.popleft().chunks or ()
-        self._write(chunks)
+    def _parked_have_left(self) -> None:
         self.last_active = self._now()
         self._serve_queue()
 
     def _begin(self, frame: memoryview) -> None:
-        services = self.server.services
-        quotas = services.client_quotas
-        now_ms = services.runtime.clock.monotonic_ms if quotas and quotas.is_active else None
-        begun_ms = now_ms() if now_ms else 0.0
+        server = self.server
+        bill = open_bill(server.services, len(frame), self.principal)
         try:
             call = dispatch.begin(
-                services, frame, self.server.listener, self.client_host, self.principal
+                server.services, frame, server.listener, self.client_host, self.principal
             )
         except CloseConnection as error:
             self.close(str(error))
             return
-        if services.request_metrics is not None:
-            # Not the loop's time: that stands still while a request is served.
-            call.begun_ms = services.runtime.clock.monotonic_ms()
-        running = call.running
-        if now_ms is not None:
-            call.size_bytes = len(frame)
-            call.busy_ms = now_ms() - begun_ms
-            running = dispatch.timed(call, running, now_ms)
+        running = call.running if bill is None else bill.run(call)
         if call.loaded.route.eager:
             try:
                 waiting = running.send(None)
             except StopIteration as stop:
-                self._answer(call, stop.value)
+                self._answer(call, bill, stop.value)
                 return
             except Exception as error:
-                self._answer_failure(call, error)
+                self._answer_failure(call, bill, error)
                 return
             running = dispatch.resume(running, waiting)
         self._running = call.running
-        self._task = self.server.loop.create_task(self._complete(call, running))
+        self._task = server.loop.create_task(self._complete(call, bill, running))
 
     def _authenticate(self, authentication: Authentication, frame: memoryview) -> None:
         step = authentication.take(frame)
@@ -365,72 +289,49 @@ class ClientConnection(asyncio.BufferedProtocol):
             loop = asyncio.get_running_loop()
             loop.call_later(self.server.refusal_delay_s, self._refuse, step.chunks, step.refusal)
             return
-        self._write(step.chunks)
+        self._answers.write(step.chunks)
         if authentication.principal is not None:
             self.principal = authentication.principal
             self._authentication = None
             self._frames.max_bytes = self.server.max_request_bytes
 
     def _refuse(self, chunks: list[bytes | memoryview], reason: str) -> None:
-        self._write(chunks)
+        self._answers.write(chunks)
         self.close(reason)
 
-    async def _complete(self, call: dispatch.Call, running: Any) -> None:
+    async def _complete(self, call: dispatch.Call, bill: Bill | None, running: Any) -> None:
         try:
             response = await running
         except Exception as error:
-            self._answer_failure(call, error)
+            self._answer_failure(call, bill, error)
         else:
-            self._answer(call, response)
+            self._answer(call, bill, response)
         finally:
             self._task = self._running = None
         self.last_active = self._now()
         self._serve_queue()
 
-    def _answer(self, call: dispatch.Call, response: Any) -> None:
-        services = self.server.services
-        is_counted = call.size_bytes > 0
-        self._charge(call, response)
-        begun_ms = services.runtime.clock.monotonic_ms() if is_counted else 0.0
+    def _answer(self, call: dispatch.Call, bill: Bill | None, response: Any) -> None:
+        self._mute(asked_wait_ms(response) if bill is None else bill.charge(response))
         try:
             chunks = dispatch.encode_answer(call, response)
         except CloseConnection as error:
             self.close(str(error))
         except Exception as error:
             # The handler's answer does not fit its schema: our fault, told as an error response.
-            self._answer_failure(call, error)
+            self._answer_failure(call, bill, error)
         else:
-            self._write(chunks)
-            if is_counted and services.client_quotas is not None:
-                busy_ms = services.runtime.clock.monotonic_ms() - begun_ms
-                services.client_quotas.add_time(call, self.principal, busy_ms)
-            if services.request_metrics is not None:
-                elapsed_ms = services.runtime.clock.monotonic_ms() - call.begun_ms
-                services.request_metrics.answered(call, response, elapsed_ms)
+            self._answers.write(chunks)
+            if bill is not None:
+                bill.close(response)
 
-    def _answer_failure(self, call: dispatch.Call, error: Exception) -> None:
-        services = self.server.services
-        if services.request_metrics is not None:
-            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-            elapsed_ms = services.runtime.clock.monotonic_ms() - call.begun_ms
-            services.request_metrics.failed(call, code, elapsed_ms)
-        wait_ms = self._charge(call, None, error)
+    def _answer_failure(self, call: dispatch.Call, bill: Bill | None, error: Exception) -> None:
+        wait_ms = 0 if bill is None else bill.fail(error)
+        self._mute(wait_ms)
         try:
-            self._write(dispatch.encode_failure(call, error, wait_ms))
+            self._answers.write(dispatch.encode_failure(call, error, wait_ms))
         except CloseConnection as closing:
             self.close(str(closing))
-
-    def _charge(self, call: dispatch.Call, response: Any, error: Exception | None = None) -> int:
-        """Counts a request for its client's quotas, once, and keeps its wait, which also a handler
-        may have asked for (KIP-599)."""
-        quotas = self.server.services.client_quotas
-        wait_ms: int = getattr(response, "throttle_time_ms", 0)
-        # A request that was read before the first quota was set has no size, and goes free.
-        if quotas is not None and quotas.is_active and call.size_bytes:
-            wait_ms = quotas.charge(call, response, self.principal, error)
-            call.size_bytes = 0
-        self._mute(wait_ms)
-        return wait_ms
 
     def _mute(self, wait_ms: int) -> None:
         """Serves nothing for a while: the peer is above its quota."""
@@ -444,22 +345,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             # Being silent was our wish: the time does not count as idle.
             self.last_active = self._now()
             self._serve_queue()
-
-    def _write(self, chunks: list[bytes | memoryview]) -> None:
-        if self._transport is None or self._closing:
-            return
-        self._outgoing += chunks
-        for chunk in chunks:
-            self._outgoing_bytes += len(chunk)
-        if not self._serving or self._outgoing_bytes > WRITE_TOGETHER_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        outgoing = self._outgoing
-        if outgoing and self._transport is not None:
-            self._outgoing = []
-            self._outgoing_bytes = 0
-            self._transport.writelines(outgoing)
 
     def _pause_reading(self) -> None:
         if not self._reading_paused and self._transport is not None and not self._closing:

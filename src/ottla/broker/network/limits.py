@@ -1,5 +1,5 @@
 """How many connections a broker takes: in all, per listener and address (ConnectionQuotas). How
-fast it takes them is in `connection_rates.py`.
+fast it takes them is in `broker/quotas/connection_rates.py`.
 
 One object for all listeners of a broker; the limits may change while it runs. Where max.connections
 is lowered, or a broker needs a place for another broker, the connections that were silent longest
@@ -11,16 +11,15 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker.network.rates import ConnectionRates, Turn, addresses_of, of_listener
-from ottla.config.broker import comma_separated
+from ottla.broker.quotas.connection_rates import ConnectionRates, Turn, addresses_of, of_listener
+from ottla.config.values import comma_separated
 
 if TYPE_CHECKING:
-    from ottla.broker.network.connection import ClientConnection
     from ottla.config.broker import BrokerConfig
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Connections above the rate of their address that are held until they are closed; any others are
 # closed at once.
@@ -58,16 +57,31 @@ def limits_of(config: BrokerConfig, descriptors: int | None = None) -> Connectio
 
 
 def _ip_overrides(text: str) -> dict[str, int]:
-    """`address:count` pairs, checked by `config_checks`."""
+    """`address:count` pairs, checked by `config/checks.py`."""
     overrides = {}
     for item in comma_separated(text):
         host, _, count = item.rpartition(":")
         addresses = addresses_of(host.strip())
         if not addresses:
-            log.warning("max.connections.per.ip.overrides: %s is no address and is left out", host)
+            logger.warning(
+                "max.connections.per.ip.overrides: %s is not an address and is left out", host
+            )
         for address in addresses:
             overrides[address] = int(count)
     return overrides
+
+
+class LimitedConnection(Protocol):
+    """A connection that takes a place."""
+
+    # When it was heard of last.
+    last_active: float
+
+    @property
+    def client_host(self) -> str: ...
+
+    def evict(self, reason: str) -> None:
+        """Ends it: there is no place for it any more."""
 
 
 class ConnectionQuotas:
@@ -81,10 +95,10 @@ class ConnectionQuotas:
     ) -> None:
         self._descriptors = descriptors
         self._rates = rates or ConnectionRates(config)
-        self._held: set[ClientConnection] = set()
+        self._held: set[LimitedConnection] = set()
         self._limits = limits_of(config, descriptors)
         # Connections with their listeners, in the order of arrival.
-        self._connections: dict[ClientConnection, str] = {}
+        self._connections: dict[LimitedConnection, str] = {}
         self._per_listener: Counter[str] = Counter()
         self._per_host: Counter[str] = Counter()
 
@@ -96,7 +110,7 @@ class ConnectionQuotas:
             self._limits = limits
             self._shed()
 
-    def receive(self, connection: ClientConnection, listener: str, now_ms: float) -> Turn:
+    def receive(self, connection: LimitedConnection, listener: str, now_ms: float) -> Turn:
         """Counts a new connection in and says when it is served, or why it is refused."""
         turn = self._rates.turn(listener, connection.client_host, now_ms)
         if turn.refusal is None:
@@ -108,7 +122,7 @@ class ConnectionQuotas:
             self._held.add(connection)
         return turn
 
-    def admit(self, connection: ClientConnection, listener: str) -> str | None:
+    def admit(self, connection: LimitedConnection, listener: str) -> str | None:
         """Counts a new connection in, or says why it is refused."""
         limits, host = self._limits, connection.client_host
         is_protected = listener == limits.protected
@@ -127,7 +141,7 @@ class ConnectionQuotas:
             self._shed()
         return None
 
-    def release(self, connection: ClientConnection) -> None:
+    def release(self, connection: LimitedConnection) -> None:
         """The connection is gone; nothing happens where it was not counted."""
         self._held.discard(connection)
         listener = self._connections.pop(connection, None)

@@ -8,7 +8,6 @@ are accepted but not read (KafkaServer opens its sockets early in the same way).
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -17,15 +16,13 @@ from ottla.broker.network.limits import ConnectionQuotas
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
-    from ottla.broker.network.authentication import Authentication
-    from ottla.broker.network.rates import Turn
-    from ottla.broker.requests.context import BrokerServices
+    from ottla.broker.context.services import BrokerServices
+    from ottla.broker.quotas.connection_rates import Turn
+    from ottla.broker.requests.authentication import Authentication
     from ottla.config.broker import BrokerConfig
     from ottla.runtime import Runtime, Server
     from ottla.security.sasl import SaslSettings
     from ottla.types import Endpoint
-
-log = logging.getLogger(__name__)
 
 _SWEEP_MIN_S = 0.05
 _SWEEP_MAX_S = 30.0
@@ -93,7 +90,7 @@ class BrokerServer:
         """What a new connection has to pass first; None where the listener asks for nothing."""
         if self._sasl is None:
             return None
-        from ottla.broker.network.authentication import Authentication
+        from ottla.broker.requests.authentication import Authentication
 
         return Authentication(self._sasl)
 

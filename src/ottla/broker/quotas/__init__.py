@@ -1,0 +1,1 @@
+"""Limits on rates: of clients, of connections, of mutations, of replication."""

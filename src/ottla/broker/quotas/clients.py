@@ -8,16 +8,15 @@ short however many connections share a quota. Where no quota of a kind is set no
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.quotas.mutations import Entity, StoredQuotas, resolve, sanitize
+from ottla.broker.quotas.entities import Entity, StoredQuotas, resolve, sanitize
+from ottla.broker.quotas.rate_meter import RateMeter, Window, throttle_ms
 from ottla.config.definitions import INT_MAX
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.dispatch import Call
     from ottla.config.broker import BrokerConfig
     from ottla.runtime import Clock
 
@@ -36,18 +35,23 @@ _OF_FETCHERS = frozenset({2, 23})  # ListOffsets and OffsetForLeaderEpoch
 _EXEMPT = frozenset({4, 5, 6, 7, 17, 27, 36, 56, 57, 58, 67})
 
 
-class Window(NamedTuple):
-    """`quota.window.num` samples of `quota.window.size.seconds` each."""
-
-    samples: int = 11
-    sample_ms: float = 1000.0
-
-
 class FetchAllowance(NamedTuple):
     """What a consumer may have now: no more than so many bytes, or nothing for a while."""
 
     max_bytes: int = INT_MAX
     wait_ms: int = 0
+
+
+class Spending(NamedTuple):
+    """What a client spent with one request."""
+
+    principal: str
+    client_id: str | None
+    api_key: int
+    request: Any
+    size_bytes: int = 0
+    # How long the broker has worked on it.
+    busy_ms: float = 0.0
 
 
 class Use(NamedTuple):
@@ -57,57 +61,6 @@ class Use(NamedTuple):
     owner: Entity
     rate: float
     waited_ms: int
-
-
-class RateMeter:
-    """Kafka's Rate over SampledStat: a sum over the last windows, by the time they cover."""
-
-    __slots__ = ("_samples", "_window", "held_until_ms", "last_ms", "waited_ms")
-
-    def __init__(self, window: Window) -> None:
-        self._window = window
-        # Nothing more before then, where so much was used at once that the samples are gone sooner
-        # than it is paid off.
-        self.held_until_ms = 0.0
-        self.last_ms = 0.0
-        # All waits that came of it.
-        self.waited_ms = 0
-        # When each sample began, and its sum; the newest one last.
-        self._samples: deque[list[float]] = deque(maxlen=window.samples)
-
-    def record(self, value: float, now_ms: float) -> None:
-        self.last_ms = now_ms
-        if not self._samples or now_ms - self._samples[-1][0] >= self._window.sample_ms:
-            self._samples.append([now_ms, 0.0])
-        self._samples[-1][1] += value
-
-    def measure(self, now_ms: float) -> tuple[float, float]:
-        """The rate per second, and the time in milliseconds that it was taken over."""
-        samples, sample_ms = self._window
-        while self._samples and now_ms - self._samples[0][0] >= samples * sample_ms:
-            self._samples.popleft()
-        if not self._samples:
-            return 0.0, samples * sample_ms
-        covered_ms = now_ms - self._samples[0][0]
-        # A client that has just begun is measured as if it had been silent before.
-        missing = samples - 1 - covered_ms // sample_ms
-        if missing > 0:
-            covered_ms += missing * sample_ms
-        covered_ms = max(covered_ms, sample_ms)
-        return sum(value for _, value in self._samples) / covered_ms * 1000, covered_ms
-
-    def paid_off_ms(self, limit: float) -> float:
-        """When all that the samples hold was within the limit."""
-        if not self._samples:
-            return 0.0
-        return self._samples[0][0] + sum(value for _, value in self._samples) / limit * 1000
-
-
-def throttle_ms(rate: float, limit: float, covered_ms: float) -> int:
-    """How long to be silent until the rate is down at the limit (QuotaUtils.throttleTime)."""
-    if rate <= limit:
-        return 0
-    return round((rate - limit) / limit * covered_ms)
 
 
 class ClientQuotas(StoredQuotas):
@@ -157,36 +110,31 @@ class ClientQuotas(StoredQuotas):
             left = min(left, (limit - rate) * covered_ms / 1000)
         return FetchAllowance(int(min(max(left, 1), INT_MAX)))
 
-    def charge(
-        self, call: Call, response: Any, principal: str, error: Exception | None = None
-    ) -> int:
+    def charge(self, spent: Spending, response: Any, error: Exception | None = None) -> int:
         """Counts an answered request; says how long its client is to be silent, and tells it.
         One that failed has an error and no response."""
-        header = call.header
-        if header is None:
-            return 0
-        user, client = _names(principal, header.client_id)
+        user, client = _names(spent.principal, spent.client_id)
         now_ms = self._clock.monotonic_ms()
         waits = [getattr(response, "throttle_time_ms", 0)]
-        if header.api_key == _PRODUCE:
-            waits.append(self._use(PRODUCER_BYTE_RATE, user, client, call.size_bytes, now_ms))
-        elif header.api_key == _FETCH and not _is_follower(call.request):
+        if spent.api_key == _PRODUCE:
+            waits.append(self._use(PRODUCER_BYTE_RATE, user, client, spent.size_bytes, now_ms))
+        elif spent.api_key == _FETCH and not _is_follower(spent.request):
             waits.append(self._fetched(user, client, _fetched_bytes(response), now_ms))
-        if not _is_exempt(call, error):
-            percent = call.busy_ms / 10  # milliseconds of a second to per cent of it
+        if not _is_exempt(spent, error):
+            percent = spent.busy_ms / 10  # milliseconds of a second to per cent of it
             waits.append(self._use(REQUEST_PERCENTAGE, user, client, percent, now_ms))
         wait_ms = max(waits)
         if wait_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
         return wait_ms
 
-    def add_time(self, call: Call, principal: str, busy_ms: float) -> None:
+    def add_time(self, spent: Spending) -> None:
         """Time that was needed after the client was told how long to wait: its next request finds
         it counted (Kafka's network threads)."""
-        if REQUEST_PERCENTAGE in self._active and call.header and not _is_exempt(call, None):
-            user, client = _names(principal, call.header.client_id)
+        if REQUEST_PERCENTAGE in self._active and not _is_exempt(spent, None):
+            user, client = _names(spent.principal, spent.client_id)
             now_ms = self._clock.monotonic_ms()
-            self._record(REQUEST_PERCENTAGE, user, client, busy_ms / 10, now_ms)
+            self._record(REQUEST_PERCENTAGE, user, client, spent.busy_ms / 10, now_ms)
 
     def _fetched(self, user: str, client: str, size: int, now_ms: float) -> int:
         """One batch goes out however large it is, also where nearly nothing was left."""
@@ -272,18 +220,17 @@ def _is_follower(request: Any) -> bool:
     return bool(request.replica_id >= 0 or request.replica_state.replica_id >= 0)
 
 
-def _is_exempt(call: Call, error: Exception | None) -> bool:
+def _is_exempt(spent: Spending, error: Exception | None) -> bool:
     if isinstance(error, KafkaError) and error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         return False  # no broker, then
-    api_key = call.loaded.route.api_key
-    if api_key == _PRODUCE:
-        return bool(call.request.acks == 0)
-    if api_key == _FETCH:
-        return _is_follower(call.request)
-    if api_key in _OF_FETCHERS:
+    if spent.api_key == _PRODUCE:
+        return bool(spent.request.acks == 0)
+    if spent.api_key == _FETCH:
+        return _is_follower(spent.request)
+    if spent.api_key in _OF_FETCHERS:
         # Kafka counts these; but a fetcher's wait is that of all it follows.
-        return bool(call.request.replica_id >= 0)
-    return api_key in _EXEMPT
+        return bool(spent.request.replica_id >= 0)
+    return spent.api_key in _EXEMPT
 
 
 def _fetched_bytes(response: Any) -> int:

@@ -7,24 +7,20 @@ three APIs are then refused (strict), older ones are served and told to wait (pe
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, unquote_plus
+from typing import TYPE_CHECKING
 
-from ottla.broker.requests.authorization import Operation, allowed_on_cluster
+from ottla.broker.quotas.entities import Entity, StoredQuotas, resolve, sanitize
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.store import NoNodeError
-from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigZnode
+from ottla.security.rights import Operation, allowed_on_cluster
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import RequestContext
+    from ottla.broker.membership.metadata_cache import MetadataCache
     from ottla.config.broker import BrokerConfig
-    from ottla.metadata.store import MetadataStore
     from ottla.runtime import Clock
+    from ottla.security.rights import Requester
 
 CONFIG = "controller_mutation_rate"
-USERS, CLIENTS, IPS = "users", "clients", "ips"
 # The clients that used their quota longest ago are forgotten: their buckets are full again.
 MAX_BUCKETS = 10_000
 
@@ -52,42 +48,6 @@ class TokenBucket:
     def wait_ms(self, rate: float) -> int:
         """How long until nothing is owed any more."""
         return round(max(0.0, -self.tokens) / rate * 1000)
-
-
-class Entity(NamedTuple):
-    """Whom a quota is for, in the names of the znodes; None is a level that is not there. An
-    address stands alone."""
-
-    user: str | None
-    client: str | None
-    ip: str | None = None
-
-
-def sanitize(name: str) -> str:
-    """A name as it stands in a path (Kafka's Sanitizer)."""
-    return quote(name, safe="").replace("~", "%7E")
-
-
-def resolve(rates: Mapping[Entity, float], user: str, client: str) -> tuple[float, Entity] | None:
-    """The rate that counts and whose bucket it is; None where there is no quota.
-
-    The order is Kafka's (ClientQuotaManager): the nearest level wins, names before defaults. A
-    client without an id has no quota of client ids, not even their default.
-    """
-    named_clients = (client, DEFAULT_ENTITY) if client else ()
-    for named_user in (user, DEFAULT_ENTITY):
-        for named_client in named_clients:
-            level = Entity(named_user, named_client)
-            if level in rates:
-                return rates[level], Entity(user, client)
-        level = Entity(named_user, None)
-        if level in rates:
-            return rates[level], Entity(user, None)
-    for named_client in named_clients:
-        level = Entity(None, named_client)
-        if level in rates:
-            return rates[level], Entity(None, client)
-    return None
 
 
 class MutationQuota:
@@ -128,37 +88,12 @@ class MutationQuota:
         return max(0, round(self._told_ms - passed_ms)) if self._told_ms else 0
 
 
-class StoredQuotas(ABC):
-    """Quotas that are taken from the config znodes of users and clients, or of addresses."""
-
-    of_addresses = False
-
-    async def load_all(self, store: MetadataStore) -> None:
-        for entity_path in await all_entity_paths(store):
-            await self.take(store, entity_path)
-
-    async def take(self, store: MetadataStore, entity_path: str) -> None:
-        """Reads one entity's configs again, of `users/u`, `clients/c`, `users/u/clients/c` or
-        `ips/i`."""
-        entity = parse_entity(entity_path)
-        if entity is None or (entity.ip is not None) != self.of_addresses:
-            return
-        try:
-            data, _ = await store.get(f"/config/{entity_path}")
-        except NoNodeError:
-            data = None
-        self.set(entity, ConfigZnode.decode(data))
-
-    @abstractmethod
-    def set(self, entity: Entity, configs: Mapping[str, str]) -> None:
-        """Takes over one entity's configs; a value that is no positive number counts as none."""
-
-
 class MutationQuotas(StoredQuotas):
     """The quotas of /config/users and /config/clients, and a bucket per client that uses them."""
 
-    def __init__(self, clock: Clock, config: BrokerConfig) -> None:
+    def __init__(self, clock: Clock, config: BrokerConfig, metadata_cache: MetadataCache) -> None:
         self._clock = clock
+        self._cache = metadata_cache
         self._burst_s = config.integer("controller.quota.window.num") * config.integer(
             "controller.quota.window.size.seconds"
         )
@@ -179,13 +114,22 @@ class MutationQuotas(StoredQuotas):
             del self._buckets[next(iter(self._buckets))]
         return MutationQuota(self._clock, bucket, rate, strict=strict)
 
-    def for_request(self, ctx: RequestContext, *, strict_since: int) -> MutationQuota:
-        strict = ctx.version >= strict_since
-        if not strict and _is_broker(ctx):
+    def for_request(
+        self, requester: Requester, client_id: str | None, *, strict: bool
+    ) -> MutationQuota:
+        if not strict and self._is_broker(requester, client_id or ""):
             # A topic made by use, which another broker asks for on its channel to the controller:
             # a wait would hold up everything else on it, changes of ISRs among it.
             return MutationQuota(self._clock, None, 0.0, strict=False)
-        return self.of(ctx.principal, ctx.header.client_id, strict=strict)
+        return self.of(requester.principal, client_id, strict=strict)
+
+    def _is_broker(self, requester: Requester, client_id: str) -> bool:
+        """Brokers use their ids as client ids, and may do what only brokers do."""
+        return (
+            client_id.isdecimal()
+            and self._cache.is_alive(int(client_id))
+            and allowed_on_cluster(requester, Operation.CLUSTER_ACTION, log_denied=False)
+        )
 
     def set(self, entity: Entity, configs: Mapping[str, str]) -> None:
         try:
@@ -196,49 +140,3 @@ class MutationQuotas(StoredQuotas):
             self._rates[entity] = rate
         else:
             self._rates.pop(entity, None)
-
-
-def _is_broker(ctx: RequestContext) -> bool:
-    """Brokers use their ids as client ids, and may do what only brokers do."""
-    client_id = ctx.header.client_id or ""
-    return (
-        client_id.isdecimal()
-        and ctx.services.metadata_cache.is_alive(int(client_id))
-        and allowed_on_cluster(ctx, Operation.CLUSTER_ACTION, log_denied=False)
-    )
-
-
-def parse_entity(entity_path: str) -> Entity | None:
-    match entity_path.split("/"):
-        case ["users", user]:
-            return Entity(user, None)
-        case ["clients", client]:
-            return Entity(None, _client(client))
-        case ["users", user, "clients", client]:
-            return Entity(user, _client(client))
-        case ["ips", ip]:
-            return Entity(None, None, ip)
-    return None
-
-
-def _client(name: str) -> str:
-    """Kafka compares client ids unescaped, so `a%2fb`, written by hand, is the client a/b too."""
-    return name if name == DEFAULT_ENTITY else sanitize(unquote_plus(name))
-
-
-async def all_entity_paths(store: MetadataStore) -> list[str]:
-    """Every user, client, client of a user and address that has configs."""
-    paths = [f"{CLIENTS}/{client}" for client in await _children(store, ConfigZnode.path(CLIENTS))]
-    for user in await _children(store, ConfigZnode.path(USERS)):
-        paths.append(f"{USERS}/{user}")
-        below = await _children(store, f"{ConfigZnode.path(USERS, user)}/{CLIENTS}")
-        paths += [f"{USERS}/{user}/{CLIENTS}/{client}" for client in below]
-    paths += [f"{IPS}/{ip}" for ip in await _children(store, ConfigZnode.path(IPS))]
-    return paths
-
-
-async def _children(store: MetadataStore, path: str) -> list[str]:
-    try:
-        return await store.children(path)
-    except NoNodeError:
-        return []

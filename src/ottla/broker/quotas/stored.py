@@ -7,15 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_plus
 
-from ottla.broker.network.rates import RATE_OF_ADDRESS, addresses_of
 from ottla.broker.quotas.clients import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
-from ottla.broker.quotas.mutations import (
-    CLIENTS,
-    IPS,
-    USERS,
+from ottla.broker.quotas.connection_rates import RATE_OF_ADDRESS, addresses_of
+from ottla.broker.quotas.entities import (
     Entity,
     all_entity_paths,
     parse_entity,
+    path_of,
     sanitize,
 )
 from ottla.broker.quotas.mutations import CONFIG as CONTROLLER_MUTATION_RATE
@@ -189,13 +187,6 @@ async def change(
         ConfigChangeZnode.encode(ConfigChange(entity_path)),
         mode=CreateMode.PERSISTENT_SEQUENTIAL,
     )
-
-
-def path_of(entity: Entity) -> str:
-    parts = [f"{USERS}/{entity.user}"] if entity.user is not None else []
-    parts += [f"{CLIENTS}/{entity.client}"] if entity.client is not None else []
-    parts += [f"{IPS}/{entity.ip}"] if entity.ip is not None else []
-    return "/".join(parts)
 
 
 async def _read(store: MetadataStore, entity_path: str) -> dict[str, str]:

@@ -125,7 +125,7 @@ class Appends:
                 ErrorCode.NONE, info.first_offset, info.append_time_ms, log.start_offset
             )
             if log.end_offset - log.recovery_point >= log.settings.flush_messages:
-                await self._log_manager.flush(log)
+                await self._log_manager.flusher.flush(log)
             if acks != ALL_REPLICAS:
                 continue
             outcome = _outcome(partition, log, info.last_offset + 1)
@@ -165,7 +165,7 @@ class Appends:
         try:
             bases = partition.append_plain(batches, acks)
         except OSError as error:
-            self._log_manager.dir_failed(log.data_dir, error)
+            self._log_manager.dirs.failed(log.data_dir, error)
             return [], -1, _NO_TIME
         if bases:
             return bases, log.end_offset, _NO_TIME
@@ -208,7 +208,7 @@ class Appends:
                 data, acks=acks, origin=origin, now_ms=self._clock.monotonic_ms()
             )
         except OSError as error:
-            self._log_manager.dir_failed(log.data_dir, error)
+            self._log_manager.dirs.failed(log.data_dir, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
 
 

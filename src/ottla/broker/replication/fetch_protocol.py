@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode
-from ottla.storage.log.transaction_index import AbortedTransaction
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.types import ZERO_TOPIC_ID, TopicId
 
 # Session ids and epochs that mean something else than a session and its next request.

@@ -69,10 +69,10 @@ class ReplicaManager:
     # --- life -------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        self.log_manager.add_dir_failure_listener(self._dir_failed)
+        self.log_manager.dirs.add_failure_listener(self._dir_failed)
         self.metadata_cache.add_listener(self._brokers_may_have_gone)
         interval_ms = self.config.integer("replica.high.watermark.checkpoint.interval.ms")
-        self._spawn(self._every(interval_ms, self.log_manager.checkpoint_high_watermarks))
+        self._spawn(self._every(interval_ms, self.log_manager.checkpoints.write_high_watermarks))
         self._spawn(self._every(self._lag_max_ms // 2, self._shrink_all))
 
     async def shutdown(self) -> None:
@@ -87,7 +87,7 @@ class ReplicaManager:
         for partition in self.partitions:
             partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.timeouts.close()
-        await self.log_manager.checkpoint_high_watermarks()
+        await self.log_manager.checkpoints.write_high_watermarks()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
 from types import coroutine
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.context.request import CloseConnection, RequestContext
 from ottla.broker.handlers import ROUTES_BY_KEY, LoadedRoute, load
-from ottla.broker.requests.context import CloseConnection, RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import StoreError
 from ottla.wire import framing
 from ottla.wire.codec import WireError
 
 if TYPE_CHECKING:
-    from ottla.broker.requests.context import BrokerServices
+    from ottla.broker.context.services import BrokerServices
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PRODUCE = 0
 _API_VERSIONS = 18
@@ -41,11 +41,6 @@ class Call:
     answer_version: int
     correlation_id: int
     running: Any = None
-    # When it was read, by the monotonic clock; 0 where nobody wants to know.
-    begun_ms: float = 0.0
-    # For quotas: the size of the request, and how long the broker has worked on it.
-    size_bytes: int = 0
-    busy_ms: float = 0.0
 
 
 def begin(
@@ -57,7 +52,13 @@ def begin(
         call.running = _unsupported_api_versions(call.loaded)
         return call
     context = RequestContext(
-        services, call.header, listener, client_host, principal, services.authorizer
+        services,
+        call.header,
+        call.loaded.route.name,
+        listener,
+        client_host,
+        principal,
+        services.authorizer,
     )
     call.running = call.loaded.handle(context, call.request)
     return call
@@ -135,14 +136,14 @@ def encode_failure(
         raise error
     if isinstance(error, KafkaError):
         code, message = error.code, error.message
-        log.info("%s failed with %s: %s", name, code.name, error)
+        logger.info("%s failed with %s: %s", name, code.name, error)
     elif isinstance(error, StoreError):
         # The store was away or the session ended: nothing here is broken.
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        log.warning("%s was not done, the store failed: %r", name, error)
+        logger.warning("%s was not done, the store failed: %r", name, error)
     else:
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        log.error("%s failed unexpectedly", name, exc_info=error)
+        logger.error("%s failed unexpectedly", name, exc_info=error)
     if call.loaded.route.api_key == _PRODUCE and call.request.acks == 0:
         raise CloseConnection("a produce request with acks=0 failed")
     response = error_response(call.loaded, call.request, call.answer_version, code, message)
@@ -151,27 +152,6 @@ def encode_failure(
     if throttle_time_ms and hasattr(response, "throttle_time_ms"):
         response.throttle_time_ms = throttle_time_ms
     return framing.encode_response(response, call.answer_version, call.correlation_id)
-
-
-@coroutine
-def timed(
-    call: Call, running: Coroutine[Any, Any, Any], now_ms: Callable[[], float]
-) -> Generator[Any, Any, Any]:
-    """Runs a handler and adds up in `call.busy_ms` the time of its steps, not of its waits."""
-    sent: Any = None
-    thrown: BaseException | None = None
-    while True:
-        begun_ms = now_ms()
-        try:
-            waiting = running.send(sent) if thrown is None else running.throw(thrown)
-        except StopIteration as stop:
-            return stop.value
-        finally:
-            call.busy_ms += now_ms() - begun_ms
-        try:
-            sent, thrown = (yield waiting), None
-        except BaseException as error:  # cancellation must reach the coroutine
-            thrown = error
 
 
 @coroutine

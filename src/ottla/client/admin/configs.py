@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.admin.session import AdminSession, error_or_none
-from ottla.client.admin.types import ConfigEdit, ConfigItem, ConfigResource, ResourceType
+from ottla.client.admin.types import ConfigEdit, ConfigItem, ConfigResource
 from ottla.client.cluster import response_error
 from ottla.config.definitions import ConfigSource, ConfigType, Synonym
+from ottla.config.resources import ResourceType
 from ottla.errors import KafkaError
 from ottla.wire import messages as m
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from ottla.client.cluster import Node
 from ottla.config.definitions import ConfigSource, ConfigType, Synonym
+from ottla.config.resources import ConfigOperation, ResourceType
 from ottla.errors import KafkaError
 from ottla.types import TopicId, TopicPartition
 
@@ -78,14 +79,6 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-class ResourceType(IntEnum):
-    """Kafka's ConfigResource.Type, those that are used here."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-
-
 class ConfigResource(NamedTuple):
     """What configs belong to. The broker resource with an empty name is the cluster's default."""
 
@@ -118,15 +111,6 @@ class ConfigItem(NamedTuple):
     @property
     def is_default(self) -> bool:
         return self.source is ConfigSource.DEFAULT
-
-
-class ConfigOperation(IntEnum):
-    """AlterConfigOp.OpType of IncrementalAlterConfigs (KIP-339)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigEdit(NamedTuple):

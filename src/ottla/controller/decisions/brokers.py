@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ottla.controller import deletion, partition_machine, reassignment, replica_machine
+from ottla.controller import deletion, partition_machine, partition_moves, replica_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.events import BrokerChange, BrokerModifications
 from ottla.controller.requests import send_update_metadata
@@ -169,9 +169,9 @@ def on_startup(ctx: ControllerContext, broker_ids: list[int]) -> Steps[None]:
     # A broker that joins knows nothing: it must hear of all partitions before LeaderAndIsr.
     yield from send_update_metadata(ctx, broker_ids, ctx.leadership)
     replicas = ctx.replicas_on(broker_ids)
-    yield from replica_machine.to_online(ctx, replicas)
+    yield from replica_machine.to_online(ctx, ctx.hosted_replicas_on(broker_ids))
     yield from partition_machine.elect_partitions_without_leader(ctx)
-    yield from reassignment.resume_towards(ctx, broker_ids)
+    yield from partition_moves.resume_towards(ctx, broker_ids)
     deleting = {r.topic for r in replicas if ctx.is_queued_for_deletion(r.topic)}
     if deleting:
         ctx.journal.info(f"Some replicas of topics {','.join(sorted(deleting))} are back")

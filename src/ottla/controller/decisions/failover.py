@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.controller import deletion, election, partition_machine, reassignment, replica_machine
+from ottla.controller import deletion, election, partition_machine, partition_moves, replica_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.decisions.brokers import read_all_marks, read_brokers
 from ottla.controller.decisions.leader_election import on_preferred_replica_election
@@ -17,16 +17,16 @@ from ottla.controller.events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
-from ottla.controller.leadership import (
+from ottla.controller.partition_states import PartitionState
+from ottla.controller.replica_states import ReplicaState
+from ottla.controller.requests import send_update_metadata
+from ottla.controller.steps import OpenChannels, Steps, get_children, get_paths, write
+from ottla.controller.stored_leadership import (
     MAX_WRITE_ROUNDS,
     Dated,
     read_dated_states,
     write_states,
 )
-from ottla.controller.partition_states import PartitionState
-from ottla.controller.replica_states import ReplicaState
-from ottla.controller.requests import send_update_metadata
-from ottla.controller.steps import OpenChannels, Steps, get_children, get_paths, write
 from ottla.metadata.store import Create, Delete, SetData
 from ottla.metadata.znodes import (
     BadZnodeError,
@@ -54,7 +54,7 @@ def on_failover(ctx: ControllerContext, event: Failover) -> Steps[None]:
     yield from _start_partitions(ctx)
     ctx.journal.info(f"Ready to serve as the new controller with epoch {ctx.epoch}")
     started = yield from on_zk_reassignment(ctx, ZkPartitionReassignment())
-    yield from reassignment.resume(ctx, without=started)
+    yield from partition_moves.resume(ctx, without=started)
     yield from deletion.resume(ctx)
     yield from on_preferred_replica_election(ctx, PreferredReplicaElection())
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ottla.controller.context import ControllerContext
 from ottla.controller.events import AlterIsr, IsrChangeNotification, ReassignmentProgress
-from ottla.controller.leadership import read_states, write_states
 from ottla.controller.requests import send_update_metadata
 from ottla.controller.steps import Post, Steps, get_children, get_paths, write
+from ottla.controller.stored_leadership import read_states, write_states
 from ottla.errors import ErrorCode
 from ottla.metadata.store import Delete, NoNodeError
 from ottla.metadata.znodes import IsrChangeNotificationZnode, LeaderAndIsr

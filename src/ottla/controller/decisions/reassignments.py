@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.controller import reassignment
-from ottla.controller.assignments import remove_from_admin_node
+from ottla.controller import partition_moves
 from ottla.controller.context import ControllerContext
 from ottla.controller.events import (
     ApiPartitionReassignment,
@@ -11,8 +10,9 @@ from ottla.controller.events import (
     ReassignmentProgress,
     ZkPartitionReassignment,
 )
-from ottla.controller.reassignment import Outcomes
+from ottla.controller.partition_moves import Outcomes
 from ottla.controller.steps import Steps, check_exists, get_paths
+from ottla.controller.stored_assignments import remove_from_admin_node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.znodes import ReassignPartitionsZnode, ReplicaAssignment
 from ottla.types import TopicPartition
@@ -22,15 +22,15 @@ def on_api_reassignment(ctx: ControllerContext, event: ApiPartitionReassignment)
     outcomes: Outcomes = {}
     moves: dict[TopicPartition, ReplicaAssignment] = {}
     for tp, target in event.targets.items():
-        wrong = None if target is None else reassignment.objection(ctx, tp, target)
-        move = None if wrong else reassignment.planned(ctx, tp, target)
+        wrong = None if target is None else partition_moves.objection(ctx, tp, target)
+        move = None if wrong else partition_moves.planned(ctx, tp, target)
         if move is not None:
             moves[tp] = move
         else:
             outcomes[tp] = wrong or KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     # The newest wish counts, whichever way it came.
     yield from remove_from_admin_node(ctx, lambda tp, _: tp in moves)
-    outcomes.update((yield from reassignment.trigger(ctx, moves)))
+    outcomes.update((yield from partition_moves.trigger(ctx, moves)))
     return outcomes
 
 
@@ -50,7 +50,7 @@ def on_zk_reassignment(
         yield from remove_from_admin_node(ctx, lambda _tp, _replicas: True)
         return set()
     moves = {tp: ctx.assignment(tp).reassign_to(target) for tp, target in wished.items()}
-    outcomes = yield from reassignment.trigger(ctx, moves)
+    outcomes = yield from partition_moves.trigger(ctx, moves)
     refused = {tp: error for tp, error in outcomes.items() if error is not None}
     if refused:
         reasons = ", ".join(f"{tp}: {error}" for tp, error in refused.items())
@@ -60,13 +60,13 @@ def on_zk_reassignment(
 
 
 def on_reassignment_progress(ctx: ControllerContext, event: ReassignmentProgress) -> Steps[None]:
-    ready = reassignment.may_be_complete(ctx)
+    ready = partition_moves.may_be_complete(ctx)
     for tp, assignment in ready.items():
         ctx.journal.info(
             f"Target replicas {list(assignment.target)} have all caught up with the leader for"
             f" reassigning partition {tp}"
         )
-    yield from reassignment.advance(ctx, ready)
+    yield from partition_moves.advance(ctx, ready)
 
 
 def on_list_reassignments(

@@ -3,7 +3,7 @@
 Pure: the clock is a port, a waiting caller is a callback, and what has to be written to
 `__consumer_offsets` is left in `writes` for the coordinator to do. Every deadline is a number, and
 `wake_at` is a lower bound of the earliest one, so that a heartbeat costs an addition and no timer.
-The rules of the requests are in `rebalance.py`, the committed offsets in `offsets.py`.
+The rules of the requests are in `rebalance.py`, the committed offsets in `offset_table.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from ottla.coordinator.groups.offsets import OffsetTable
+from ottla.coordinator.groups.offset_table import OffsetTable
 from ottla.coordinator.groups.records import (
     GroupMember,
     GroupValue,
-    RecordFormatError,
     subscription_topics,
 )
+from ottla.coordinator.versioned import RecordFormatError
 from ottla.errors import ErrorCode, InvariantViolated
 from ottla.runtime import Clock
 from ottla.types import TopicPartition
@@ -146,6 +146,8 @@ class Member:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Group:
+    """The state of one group and the questions asked of it; changes keep `wake_at` and `writes`."""
+
     group_id: str
     clock: Clock
     settings: GroupSettings
@@ -186,9 +188,6 @@ class Group:
             )
         self.state = target
         self.state_timestamp_ms = self.clock.now_ms()
-
-    def is_in(self, *states: GroupState) -> bool:
-        return self.state in states
 
     def now(self) -> float:
         return self.clock.monotonic_ms()

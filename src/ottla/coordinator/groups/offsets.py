@@ -1,167 +1,196 @@
-"""The committed offsets of one group, and the rules by which they expire (KIP-211).
-
-A commit is `pending` from the moment it is handed to the log until the log has answered; a
-transactional one stays pending under its producer id until the marker. Pure.
-"""
+"""The offsets that groups commit: stored, shown, deleted, and expired in their time (KIP-211)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
 
-from ottla.coordinator.groups.records import CommittedOffset
+from ottla.coordinator.groups import rebalance
+from ottla.coordinator.groups.answers import OFFSET_WRITE_ERRORS, Committer, FetchedOffset
+from ottla.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
+from ottla.coordinator.groups.offset_table import within_limit
+from ottla.coordinator.groups.records import (
+    CommittedOffset,
+    encode_group_key,
+    encode_offset_key,
+    offset_entries,
+)
+from ottla.coordinator.groups.registry import GroupRegistry
+from ottla.coordinator.ports import ClusterMetadata, CoordinatorConfig
+from ottla.coordinator.shards import Shard
+from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 
-Commits = Mapping[TopicPartition, CommittedOffset]
-_BEFORE_ALL = -1
+logger = logging.getLogger(__name__)
+
+_MINUTE_MS = 60_000
+# Tombstones of one clean-up go into batches of at most this many records.
+_TOMBSTONES_PER_BATCH = 500
 
 
-class _Staged(NamedTuple):
-    """A transactional commit and where in the log it stands. One that was loaded stands before
-    everything that this coordinator writes, and after every commit that was loaded with it."""
+class GroupOffsets:
+    """The group coordinator's part of offsets outside of transactions."""
 
-    commit: CommittedOffset
-    position: int = _BEFORE_ALL
+    def __init__(
+        self, registry: GroupRegistry, config: CoordinatorConfig, metadata: ClusterMetadata
+    ) -> None:
+        self._registry = registry
+        self._metadata = metadata
+        self._max_metadata = config.integer("offset.metadata.max.bytes")
+        self._retention_ms = config.integer("offsets.retention.minutes") * _MINUTE_MS
+        self._check_interval_ms = config.integer("offsets.retention.check.interval.ms")
 
+    def start(self) -> None:
+        """From here on offsets go when their time or their topic is over."""
+        self._metadata.add_listener(self._topics_changed)
+        self._registry.spawn(self._expire_regularly())
 
-# The commits of one partition in one transaction: the last that the log has, then those on their
-# way there. The last of all is the one that counts, unless the log refuses it.
-_Stages = list[_Staged]
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class OffsetTable:
-    committed: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
-    # How many commits of a partition are on their way into the log.
-    _pending: dict[TopicPartition, int] = field(default_factory=dict)
-    # Where in the log the visible commit stands, as far as this coordinator wrote it.
-    _positions: dict[TopicPartition, int] = field(default_factory=dict)
-    _transactional: dict[int, dict[TopicPartition, _Stages]] = field(default_factory=dict)
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.committed or self._pending or self._transactional)
-
-    def begin(self, commits: Commits) -> None:
-        for partition in commits:
-            self._pending[partition] = self._pending.get(partition, 0) + 1
-
-    def finish(self, commits: Commits, appended_at: int | None) -> None:
-        """The log has answered with the offset of the commits' batch; None if it refused them.
-
-        The commit that stands later in the log wins, whichever answer came first.
-        """
-        for partition, commit in commits.items():
-            left = self._pending.get(partition, 0) - 1
-            if left > 0:
-                self._pending[partition] = left
-            else:
-                self._pending.pop(partition, None)
-            if appended_at is not None and appended_at >= self._positions.get(partition, -1):
-                self._positions[partition] = appended_at
-                self.committed[partition] = commit
-
-    def stage(self, producer_id: int, partition: TopicPartition, commit: CommittedOffset) -> None:
-        """A transactional commit that the log has: not visible before the transaction's marker."""
-        self._transactional.setdefault(producer_id, {})[partition] = [_Staged(commit)]
-
-    def begin_staged(self, producer_id: int, commits: Commits) -> None:
-        """Transactional commits go to the log. They count already: the marker may be faster than
-        the log's answer."""
-        staged = self._transactional.setdefault(producer_id, {})
-        for partition, commit in commits.items():
-            staged.setdefault(partition, []).append(_Staged(commit))
-
-    def finish_staged(self, producer_id: int, commits: Commits, appended_at: int | None) -> None:
-        """The log has answered with the offset of the commits' batch. None if it refused them: what
-        the transaction committed before still stands."""
-        staged = self._transactional.get(producer_id)
-        if staged is None:
-            return  # the marker was faster
-        for partition, commit in commits.items():
-            stages = staged.get(partition, [])
-            place = next((n for n, each in enumerate(stages) if each.commit is commit), None)
-            if place is None:
-                continue
-            if appended_at is not None:
-                stages[: place + 1] = [_Staged(commit, appended_at)]
-            elif len(stages) > 1:
-                del stages[place]
-            else:
-                del staged[partition]
-        if not staged:
-            del self._transactional[producer_id]
-
-    def restore(self, partition: TopicPartition, commit: CommittedOffset) -> None:
-        """A plain commit as it is read from the log: transactional ones before it have lost."""
-        self._unstage_partition(partition)
-        self.committed[partition] = commit
-
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Here too the commit that stands later in the log wins."""
-        for partition, stages in self._transactional.pop(producer_id, {}).items():
-            commit, position = stages[-1]
-            if committed and position >= self._positions.get(partition, _BEFORE_ALL):
-                self.committed[partition] = commit
-                if position > _BEFORE_ALL:
-                    self._positions[partition] = position
-
-    def is_unstable(self, partition: TopicPartition) -> bool:
-        """A commit is under way, which a reader of stable offsets must wait for (KIP-447)."""
-        return partition in self._pending or any(
-            partition in staged for staged in self._transactional.values()
-        )
-
-    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Drops offsets, also those still pending in a transaction; the ones that were there."""
-        removed = []
-        for partition in partitions:
-            found = self.committed.pop(partition, None) is not None
-            self._positions.pop(partition, None)
-            found = self._unstage_partition(partition) or found
-            if found:
-                removed.append(partition)
-        return removed
-
-    def _unstage_partition(self, partition: TopicPartition) -> bool:
-        found = False
-        for producer_id, staged in list(self._transactional.items()):
-            found = staged.pop(partition, None) is not None or found
-            if not staged:
-                del self._transactional[producer_id]
-        return found
-
-    def all_partitions(self) -> set[TopicPartition]:
-        staged = (partition for each in self._transactional.values() for partition in each)
-        return {*self.committed, *staged}
-
-    def expired(
+    async def commit(
         self,
-        now_ms: int,
-        retention_ms: int,
+        group_id: str,
+        committer: Committer,
+        commits: Mapping[TopicPartition, CommittedOffset],
+    ) -> dict[TopicPartition, ErrorCode]:
+        shard = self._registry.find(group_id, allow_empty=True)
+        if isinstance(shard, ErrorCode):
+            return dict.fromkeys(commits, shard)
+        group = shard.entries.get(group_id)
+        if group is None:
+            if committer.generation_id >= 0:
+                return dict.fromkeys(commits, ErrorCode.ILLEGAL_GENERATION)
+            group = self._registry.create(shard, group_id)
+        error = _check_committer(group, committer)
+        if error is not ErrorCode.NONE:
+            return dict.fromkeys(commits, error)
+        accepted = within_limit(commits, self._max_metadata)
+        results = dict.fromkeys(commits, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        if accepted:
+            stored = await self._store(shard, group, accepted)
+            results.update(dict.fromkeys(accepted, stored))
+        return results
+
+    async def _store(
+        self, shard: Shard[Group], group: Group, commits: dict[TopicPartition, CommittedOffset]
+    ) -> ErrorCode:
+        group.offsets.begin(commits)
+        appended_at = None
+        try:
+            error, base_offset = await self._registry.shards.append(
+                shard, offset_entries(group.group_id, commits)
+            )
+            appended_at = base_offset if error is ErrorCode.NONE else None
+        finally:
+            group.offsets.finish(commits, appended_at)
+        return OFFSET_WRITE_ERRORS.get(error, error)
+
+    def fetch(
+        self,
+        group_id: str,
+        partitions: Collection[TopicPartition] | None,
         *,
-        base_timestamp_ms: int | None = None,
-        except_topics: Collection[str] = (),
-    ) -> list[TopicPartition]:
-        """Offsets past their time: `retention_ms` after `base_timestamp_ms` (or after the commit
-        where that is None), or at the time that the commit itself named."""
-        found = []
-        for partition, commit in self.committed.items():
-            if partition.topic in except_topics or self.is_unstable(partition):
-                continue
-            if commit.expire_timestamp_ms is not None:
-                is_due = now_ms >= commit.expire_timestamp_ms
+        require_stable: bool = False,
+    ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
+        """`partitions` None asks for all that the group has committed."""
+        shard = self._registry.find(group_id, allow_empty=True)
+        if isinstance(shard, ErrorCode):
+            return shard, {}
+        group = shard.entries.get(group_id)
+        if group is None:
+            return ErrorCode.NONE, dict.fromkeys(
+                partitions or (), FetchedOffset(ErrorCode.NONE, None)
+            )
+        offsets = group.offsets
+        found = {}
+        for tp in offsets.committed if partitions is None else partitions:
+            if require_stable and offsets.is_unstable(tp):
+                found[tp] = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT, None)
             else:
-                base = (
-                    commit.commit_timestamp_ms if base_timestamp_ms is None else base_timestamp_ms
-                )
-                is_due = now_ms - base >= retention_ms
-            if is_due:
-                found.append(partition)
-        return found
+                found[tp] = FetchedOffset(ErrorCode.NONE, offsets.committed.get(tp))
+        return ErrorCode.NONE, found
+
+    async def delete(
+        self, group_id: str, partitions: Collection[TopicPartition]
+    ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
+        shard = self._registry.find(group_id)
+        if isinstance(shard, ErrorCode):
+            return shard, {}
+        group = shard.entries.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND, {}
+        results = dict.fromkeys(partitions, ErrorCode.NONE)
+        if group.state is not GroupState.EMPTY:
+            if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+                return ErrorCode.NON_EMPTY_GROUP, {}
+            for tp in partitions:
+                if group.is_subscribed(tp.topic):
+                    results[tp] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        deletable = [tp for tp, error in results.items() if error is ErrorCode.NONE]
+        await self.remove(shard, group, deletable)
+        return ErrorCode.NONE, results
+
+    async def expire(self) -> int:
+        """Removes what is past its retention and groups that have nothing left (KIP-211)."""
+        count = 0
+        for shard in self._registry.shards.loaded():
+            for group in list(shard.entries.values()):
+                if shard.entries.get(group.group_id) is not group:
+                    continue  # deleted while the tombstones of another were written
+                expired = group.expired_offsets(self._retention_ms)
+                count += len(expired)
+                await self.remove(shard, group, expired)
+        return count
+
+    async def remove(
+        self, shard: Shard[Group], group: Group, partitions: Collection[TopicPartition]
+    ) -> ErrorCode:
+        """Forgets offsets, and the group with them if nothing is left; tombstones follow."""
+        removed = group.offsets.remove(partitions)
+        is_idle = group.state is GroupState.EMPTY and not group.pending_members
+        if is_idle and group.offsets.is_empty:
+            self._registry.drop(shard, group)
+        entries: list[tuple[bytes, bytes | None]] = [
+            (encode_offset_key(group.group_id, tp), None) for tp in removed
+        ]
+        if group.state is GroupState.DEAD and group.generation_id > 0:
+            entries.append((encode_group_key(group.group_id), None))
+        for start in range(0, len(entries), _TOMBSTONES_PER_BATCH):
+            error, _ = await self._registry.shards.append(
+                shard, entries[start : start + _TOMBSTONES_PER_BATCH]
+            )
+            if error is not ErrorCode.NONE:
+                logger.warning("Tombstones of group %s failed: %s", group.group_id, error.name)
+                return OFFSET_WRITE_ERRORS.get(error, error)
+        return ErrorCode.NONE
+
+    def _topics_changed(self, named: frozenset[str]) -> None:
+        """Offsets of a deleted topic go at once: its name may come back with other records."""
+        gone = {name for name in named if not self._metadata.contains_topic(name)}
+        if gone:
+            self._registry.spawn(self._remove_topics(gone))
+
+    async def _remove_topics(self, topics: Collection[str]) -> None:
+        for shard in self._registry.shards.loaded():
+            for group in list(shard.entries.values()):
+                found = [tp for tp in group.offsets.all_partitions() if tp.topic in topics]
+                if found and shard.entries.get(group.group_id) is group:
+                    await self.remove(shard, group, found)
+
+    async def _expire_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._check_interval_ms / 1000)
+            await self.expire()
 
 
-def within_limit(commits: Commits, max_metadata: int) -> dict[TopicPartition, CommittedOffset]:
-    """The commits whose metadata is not too long (offset.metadata.max.bytes)."""
-    return {tp: commit for tp, commit in commits.items() if len(commit.metadata) <= max_metadata}
+def _check_committer(group: Group, committer: Committer) -> ErrorCode:
+    member_id, generation_id = committer.member_id, committer.generation_id
+    if group.is_fenced(member_id, committer.instance_id):
+        return ErrorCode.FENCED_INSTANCE_ID
+    if generation_id < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE  # the group uses Kafka to keep offsets only
+    error = rebalance.check_member(group, member_id, committer.instance_id, generation_id)
+    if error is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    if error is ErrorCode.NONE:
+        group.keep_alive(group.members[member_id])
+    return error

@@ -25,7 +25,7 @@ from ottla.coordinator.groups.group import (
 )
 from ottla.errors import ErrorCode
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # A new member that waits in JoinGroup cannot send heartbeats, and a client that gave up cannot be
 # noticed; after this long it is dropped and has to ask again (NewMemberJoinTimeoutMs).
@@ -234,7 +234,7 @@ def prepare_rebalance(group: Group, reason: str) -> None:
         timeout_ms = delay_ms
     group.transition(GroupState.PREPARING_REBALANCE)
     group.join_deadline = group.wake(group.now() + timeout_ms)
-    log.info(
+    logger.info(
         "Preparing to rebalance group %s with old generation %d: %s",
         group.group_id,
         group.generation_id,
@@ -253,7 +253,7 @@ def _complete_join(group: Group) -> None:
     for member in [each for each in group.members.values() if each.join_reply is None]:
         # Static members may still be on their way back; only their session ends them.
         if member.instance_id is None:
-            log.info("Group %s goes on without member %s", group.group_id, member.member_id)
+            logger.info("Group %s goes on without member %s", group.group_id, member.member_id)
             group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
         # Nobody at all came back: wait on, until sessions end.
@@ -271,14 +271,14 @@ def _complete_join(group: Group) -> None:
         group.keep_alive(member)
         group.pending_syncs.add(member.member_id)
     group.sync_deadline = group.wake(group.now() + group.rebalance_timeout_ms())
-    log.info("Group %s has generation %d", group.group_id, group.generation_id)
+    logger.info("Group %s has generation %d", group.group_id, group.generation_id)
 
 
 def _warn_of_failure(group: Group) -> Callable[[ErrorCode], None]:
     def written(error: ErrorCode) -> None:
         # Harmless: after a fail-over the last generation comes back and its sessions end again.
         if error is not ErrorCode.NONE:
-            log.warning("Could not store that group %s is empty: %s", group.group_id, error.text)
+            logger.warning("Could not store that group %s is empty: %s", group.group_id, error.text)
 
     return written
 

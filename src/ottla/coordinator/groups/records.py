@@ -9,9 +9,14 @@ are read. The head of a consumer's subscription (ConsumerProtocolSubscription) i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ottla.errors import OttlaError
+from ottla.coordinator.versioned import (
+    VERSION_BYTES,
+    RecordFormatError,
+    encode_versioned,
+    read_version,
+)
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire.codec import WireError
@@ -22,10 +27,6 @@ _OFFSET_VALUE_VERSION = 3
 _OFFSET_VALUE_VERSION_WITH_RETENTION = 1
 _GROUP_VALUE_VERSION = 3
 _NO_TIMESTAMP = -1
-
-
-class RecordFormatError(OttlaError):
-    """Bytes that are not a key, value or subscription of a known version."""
 
 
 class OffsetKey(NamedTuple):
@@ -67,37 +68,26 @@ class GroupValue(NamedTuple):
     members: tuple[GroupMember, ...]
 
 
-def _versioned(message: Any, version: int) -> bytes:
-    encoded: bytes = message.encode(version)
-    return version.to_bytes(2, "big") + encoded
-
-
-def _version(data: bytes) -> int:
-    if len(data) < 2:
-        raise RecordFormatError("no version in front")
-    return int.from_bytes(data[:2], "big", signed=True)
-
-
 def encode_offset_key(group_id: str, partition: TopicPartition) -> bytes:
     topic, number = partition
     key = m.OffsetCommitKey(group=group_id, topic=topic, partition=number)
-    return _versioned(key, _OFFSET_KEY_VERSION)
+    return encode_versioned(key, _OFFSET_KEY_VERSION)
 
 
 def encode_group_key(group_id: str) -> bytes:
-    return _versioned(m.GroupMetadataKey(group=group_id), _GROUP_KEY_VERSION)
+    return encode_versioned(m.GroupMetadataKey(group=group_id), _GROUP_KEY_VERSION)
 
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
     """None for a key of a later Kafka (KIP-848 groups), which a classic coordinator skips."""
-    version = _version(data)
+    version = read_version(data)
     try:
         if 0 <= version <= _OFFSET_KEY_VERSION:
-            offset_key, _ = m.OffsetCommitKey.decode(data, version, 2)
+            offset_key, _ = m.OffsetCommitKey.decode(data, version, VERSION_BYTES)
             partition = TopicPartition(offset_key.topic, offset_key.partition)
             return OffsetKey(offset_key.group, partition)
         if version == _GROUP_KEY_VERSION:
-            return GroupKey(m.GroupMetadataKey.decode(data, version, 2)[0].group)
+            return GroupKey(m.GroupMetadataKey.decode(data, version, VERSION_BYTES)[0].group)
     except WireError as error:
         raise RecordFormatError(f"key of version {version}: {error}") from error
     return None
@@ -111,10 +101,10 @@ def encode_offset_value(commit: CommittedOffset) -> bytes:
         commit_timestamp=commit.commit_timestamp_ms,
     )
     if commit.expire_timestamp_ms is None:
-        return _versioned(value, _OFFSET_VALUE_VERSION)
+        return encode_versioned(value, _OFFSET_VALUE_VERSION)
     value.expire_timestamp = commit.expire_timestamp_ms
     value.leader_epoch = -1  # that version has no room for it
-    return _versioned(value, _OFFSET_VALUE_VERSION_WITH_RETENTION)
+    return encode_versioned(value, _OFFSET_VALUE_VERSION_WITH_RETENTION)
 
 
 def offset_entries(
@@ -128,11 +118,11 @@ def offset_entries(
 
 
 def decode_offset_value(data: bytes) -> CommittedOffset:
-    version = _version(data)
+    version = read_version(data)
     if not 0 <= version <= m.OffsetCommitValue.MAX_VERSION:
         raise RecordFormatError(f"offset value of unknown version {version}")
     try:
-        value, _ = m.OffsetCommitValue.decode(data, version, 2)
+        value, _ = m.OffsetCommitValue.decode(data, version, VERSION_BYTES)
     except WireError as error:
         raise RecordFormatError(f"offset value of version {version}: {error}") from error
     return CommittedOffset(
@@ -166,15 +156,15 @@ def encode_group_value(value: GroupValue) -> bytes:
             for member in value.members
         ],
     )
-    return _versioned(message, _GROUP_VALUE_VERSION)
+    return encode_versioned(message, _GROUP_VALUE_VERSION)
 
 
 def decode_group_value(data: bytes) -> GroupValue:
-    version = _version(data)
+    version = read_version(data)
     if not 0 <= version <= m.GroupMetadataValue.MAX_VERSION:
         raise RecordFormatError(f"group value of unknown version {version}")
     try:
-        value, _ = m.GroupMetadataValue.decode(data, version, 2)
+        value, _ = m.GroupMetadataValue.decode(data, version, VERSION_BYTES)
     except WireError as error:
         raise RecordFormatError(f"group value of version {version}: {error}") from error
     stamp = value.current_state_timestamp
@@ -205,10 +195,12 @@ def _group_member(member: m.GroupMetadataValue.MemberMetadata, version: int) -> 
 def subscription_topics(subscription: bytes) -> list[str]:
     """The topics of a consumer's JoinGroup metadata. Every version starts like version 0, and
     some clients write a high number over an old form, so only that much is read."""
-    if _version(subscription) < 0:
+    if read_version(subscription) < 0:
         raise RecordFormatError("a subscription of a negative version")
     try:
-        topics: list[str] = m.ConsumerProtocolSubscription.decode(subscription, 0, 2)[0].topics
+        topics: list[str] = m.ConsumerProtocolSubscription.decode(subscription, 0, VERSION_BYTES)[
+            0
+        ].topics
     except WireError as error:
         raise RecordFormatError(f"a subscription that cannot be read: {error}") from error
     return topics

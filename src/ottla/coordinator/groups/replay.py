@@ -6,20 +6,20 @@ import logging
 from dataclasses import dataclass, field
 
 from ottla.coordinator.groups.group import Group, GroupSettings
-from ottla.coordinator.groups.offsets import OffsetTable
+from ottla.coordinator.groups.offset_table import OffsetTable
 from ottla.coordinator.groups.records import (
     GroupKey,
     GroupValue,
     OffsetKey,
-    RecordFormatError,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
+from ottla.coordinator.versioned import RecordFormatError
 from ottla.runtime import Clock
 from ottla.wire import records
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -57,7 +57,7 @@ class Replay:
                     self._apply(record.key, record.value)
             except RecordFormatError as error:
                 # One foreign record must not keep every other group from its offsets.
-                log.error("The record at offset %d is skipped: %s", record.offset, error)
+                logger.error("The record at offset %d is skipped: %s", record.offset, error)
 
     def _apply(self, key: bytes, value: bytes | None) -> None:
         decoded = decode_key(key)

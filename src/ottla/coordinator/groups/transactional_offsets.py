@@ -5,13 +5,14 @@ They are written at once, as a batch of that transaction, and show when its mark
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ottla.coordinator.groups.answers import OFFSET_WRITE_ERRORS, Committer
 from ottla.coordinator.groups.group import UNKNOWN_MEMBER_ID, Group
-from ottla.coordinator.groups.offsets import within_limit
+from ottla.coordinator.groups.offset_table import within_limit
 from ottla.coordinator.groups.records import CommittedOffset, offset_entries
-from ottla.coordinator.shards import ProducerStamp, Shard, Shards
+from ottla.coordinator.groups.registry import GroupRegistry
+from ottla.coordinator.shards import ProducerStamp
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 
@@ -19,16 +20,8 @@ from ottla.types import TopicPartition
 class TransactionalOffsets:
     """The group coordinator's part of transactions."""
 
-    def __init__(
-        self,
-        shards: Shards[Group],
-        find: Callable[[str], Shard[Group] | ErrorCode],
-        create: Callable[[Shard[Group], str], Group],
-        max_metadata: int,
-    ) -> None:
-        self._shards = shards
-        self._find = find
-        self._create = create
+    def __init__(self, registry: GroupRegistry, max_metadata: int) -> None:
+        self._registry = registry
         self._max_metadata = max_metadata
 
     async def commit(
@@ -38,10 +31,10 @@ class TransactionalOffsets:
         producer: ProducerStamp,
         commits: Mapping[TopicPartition, CommittedOffset],
     ) -> dict[TopicPartition, ErrorCode]:
-        shard = self._find(group_id)
+        shard = self._registry.find(group_id)
         if isinstance(shard, ErrorCode):
             return dict.fromkeys(commits, shard)
-        group = shard.entries.get(group_id) or self._create(shard, group_id)
+        group = shard.entries.get(group_id) or self._registry.create(shard, group_id)
         error = _check_committer(group, committer)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(commits, error)
@@ -52,7 +45,7 @@ class TransactionalOffsets:
             group.offsets.begin_staged(producer_id, accepted)
             appended_at = None
             try:
-                error, base_offset = await self._shards.append(
+                error, base_offset = await self._registry.shards.append(
                     shard, offset_entries(group_id, accepted), producer
                 )
                 appended_at = base_offset if error is ErrorCode.NONE else None
@@ -64,7 +57,7 @@ class TransactionalOffsets:
     def end(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """A marker is in that partition of `__consumer_offsets`: what waited for it shows or
         goes."""
-        for shard in self._shards.loaded():
+        for shard in self._registry.shards.loaded():
             if shard.partition == partition:
                 for group in shard.entries.values():
                     group.offsets.end_transaction(producer_id, committed=committed)

@@ -1,0 +1,1 @@
+"""Producers' transactions: their states and markers, kept in `__transaction_state`."""

@@ -1,4 +1,4 @@
-"""The transaction coordinator: finds the transactional id, applies the rules of `transactions.py`,
+"""The transaction coordinator: finds the transactional id, applies the rules of `transaction.py`,
 writes what they ask for and has the markers sent (TransactionCoordinator).
 
 One per broker; it owns the ids whose partition of `__transaction_state` this broker leads. Every
@@ -30,7 +30,7 @@ from ottla.runtime import Runtime
 from ottla.topics.names import TRANSACTIONS_TOPIC
 from ottla.types import TopicPartition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _ALL_REPLICAS = -1
 _COMPLETION_RETRY_S = 0.1
@@ -67,6 +67,9 @@ class InitResult(NamedTuple):
 
 
 class TransactionCoordinator:
+    """Producers begin, extend and end their transactions; those left open are aborted in time, and
+    ids that nobody uses are forgotten."""
+
     def __init__(
         self,
         runtime: Runtime,
@@ -261,7 +264,7 @@ class TransactionCoordinator:
             if transaction.timed_out(now_ms)
         ]
         for shard, transaction in due:
-            log.info("Transaction %s timed out", transaction.transactional_id)
+            logger.info("Transaction %s timed out", transaction.transactional_id)
             self._spawn(self._abort_late(shard, transaction))
         return len(due)
 
@@ -269,7 +272,7 @@ class TransactionCoordinator:
         if self._shards.owns(shard) and transaction.timed_out(self._clock.now_ms()):
             error = await self._fence_and_abort(shard, transaction)
             if error is not ErrorCode.NONE:
-                log.warning("%s was not aborted: %s", transaction.transactional_id, error.name)
+                logger.warning("%s was not aborted: %s", transaction.transactional_id, error.name)
 
     async def _expire_regularly(self) -> None:
         while True:
@@ -304,7 +307,7 @@ class TransactionCoordinator:
             else:
                 transaction.give_up()
         if error is not ErrorCode.NONE:
-            log.warning("Expired transactional ids were not removed: %s", error.name)
+            logger.warning("Expired transactional ids were not removed: %s", error.name)
             return 0
         return len(still_due)
 
@@ -389,7 +392,7 @@ class TransactionCoordinator:
         self, shard: TransactionShard, transaction: Transaction, step: Step, order: MarkerOrder
     ) -> None:
         if not await self._markers.deliver(order, transaction.marked):
-            log.info("%s has another coordinator now", transaction.transactional_id)
+            logger.info("%s has another coordinator now", transaction.transactional_id)
             return
         entry = (encode_key(transaction.transactional_id), encode_value(step))
         while self._shards.owns(shard):
@@ -419,4 +422,4 @@ class TransactionCoordinator:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("Work of the transaction coordinator failed", exc_info=error)
+            logger.error("Work of the transaction coordinator failed", exc_info=error)

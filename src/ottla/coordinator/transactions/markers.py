@@ -21,7 +21,7 @@ from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire import records
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Version 1 is that of inter.broker.protocol.version 2.8; every peer has it.
 _WRITE_TXN_MARKERS_VERSION = 1
@@ -181,7 +181,7 @@ class MarkerSender:
         for tp in sorted(partitions):
             state = self._leaders.partition_state(tp)
             if state is None and knows_cluster:
-                log.info("%s is gone, no marker of producer %d", tp, delivery.order.producer_id)
+                logger.info("%s is gone, no marker of producer %d", tp, delivery.order.producer_id)
                 gone.add(tp)
             elif state is None or state.leader < 0:
                 leaderless.add(tp)
@@ -234,7 +234,7 @@ class MarkerSender:
                 answers = await self._send_to_peer(broker_id, orders)
         except (OSError, TimeoutError, OttlaError) as error:
             if broker_id not in self._unreachable:
-                log.info("broker %d cannot be sent transaction markers: %s", broker_id, error)
+                logger.info("broker %d cannot be sent transaction markers: %s", broker_id, error)
                 self._unreachable.add(broker_id)
             for delivery, partitions in due.items():
                 self._retry(delivery, partitions, _RETRY_S)
@@ -279,12 +279,12 @@ class MarkerSender:
         for tp in partitions & delivery.left:
             error = errors.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
             if error in _FENCED:
-                log.info("%s refuses a marker: %s", tp, error.name)
+                logger.info("%s refuses a marker: %s", tp, error.name)
                 delivery.done.set_result(False)
                 return
             again.add(tp)
             if error not in _RETRIED:
-                log.error("%s refuses a transaction marker: %s", tp, error.name)
+                logger.error("%s refuses a transaction marker: %s", tp, error.name)
                 delay_s = _UNEXPECTED_RETRY_S
         if again:
             self._retry(delivery, again, delay_s)

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import logging
 
-from ottla.coordinator.groups.records import RecordFormatError
 from ottla.coordinator.transactions.transaction import NO_EPOCH, State, Step, Transaction
+from ottla.coordinator.versioned import (
+    VERSION_BYTES,
+    RecordFormatError,
+    encode_versioned,
+    read_version,
+)
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire import records
 from ottla.wire.codec import WireError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _VERSION = 0
-_PREFIX = _VERSION.to_bytes(2, "big")
 
 
 def encode_key(transactional_id: str) -> bytes:
-    return _PREFIX + m.TransactionLogKey(transactional_id=transactional_id).encode(_VERSION)
+    return encode_versioned(m.TransactionLogKey(transactional_id=transactional_id), _VERSION)
 
 
 def encode_value(step: Step) -> bytes:
@@ -43,28 +47,26 @@ def encode_value(step: Step) -> bytes:
         transaction_last_update_timestamp_ms=step.update_ms,
         transaction_start_timestamp_ms=step.start_ms,
     )
-    return _PREFIX + value.encode(_VERSION)
+    return encode_versioned(value, _VERSION)
 
 
 def decode_key(data: bytes) -> str | None:
     """None for a key of a later Kafka, which is skipped."""
-    if len(data) < 2:
-        raise RecordFormatError("a transaction key without a version")
-    if int.from_bytes(data[:2], "big", signed=True) != _VERSION:
+    if read_version(data) != _VERSION:
         return None
     try:
-        transactional_id: str = m.TransactionLogKey.decode(data, _VERSION, 2)[0].transactional_id
+        key, _ = m.TransactionLogKey.decode(data, _VERSION, VERSION_BYTES)
     except WireError as error:
         raise RecordFormatError(f"transaction key: {error}") from error
-    return transactional_id
+    return key.transactional_id
 
 
 def decode_value(transactional_id: str, data: bytes) -> Transaction:
-    version = int.from_bytes(data[:2], "big", signed=True)
-    if len(data) < 2 or not 0 <= version <= m.TransactionLogValue.MAX_VERSION:
+    version = read_version(data)
+    if not 0 <= version <= m.TransactionLogValue.MAX_VERSION:
         raise RecordFormatError(f"transaction value of unknown version {version}")
     try:
-        value, _ = m.TransactionLogValue.decode(data, version, 2)
+        value, _ = m.TransactionLogValue.decode(data, version, VERSION_BYTES)
         state = State(value.transaction_status)
     except (WireError, ValueError) as error:
         raise RecordFormatError(f"transaction value of {transactional_id}: {error}") from error
@@ -111,7 +113,7 @@ class TransactionReplay:
                 self._transactions[transactional_id] = decode_value(transactional_id, record.value)
         except RecordFormatError as error:
             # One foreign record must not keep every other producer from its transactions.
-            log.error("The record at offset %d is skipped: %s", record.offset, error)
+            logger.error("The record at offset %d is skipped: %s", record.offset, error)
 
     def entries(self) -> dict[str, Transaction]:
         return self._transactions

@@ -6,7 +6,8 @@ import asyncio
 from collections import deque
 
 from ottla.metadata.store import ConnectionLossError, StoreError
-from ottla.zk.client.connection import Connection, Request
+from ottla.zk.client.connection import Connection
+from ottla.zk.client.request import Request
 
 # Requests that may wait; more than this is a runaway.
 MAX_WAITING = 100_000

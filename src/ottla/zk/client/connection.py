@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
 
 from ottla.metadata.store import STORE_ERRORS, ConnectionLossError, EventType, StoreError
 from ottla.runtime import Clock
 from ottla.zk import jute
 from ottla.zk.client import multi_read
 from ottla.zk.client.multi_read import MultiReads
+from ottla.zk.client.request import Reads, Request
 from ottla.zk.jute import JuteError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Answers may be larger than requests (long lists of children), but not without end.
 MAX_ANSWER_BYTES = 64 << 20
@@ -26,25 +27,6 @@ MAX_IN_FLIGHT = 1000
 # one for each answer would be a write and a wake-up of the server each.
 REFILL_AT = MAX_IN_FLIGHT // 2
 _MAX_XID = 0x7FFF_FFFF
-
-Decoder = Callable[[bytes, int, int], Any]
-# Told the error code (0 for success) right when the answer arrives, before any later event.
-OnAnswer = Callable[[int], None]
-
-
-class Request(NamedTuple):
-    """What to send, and what to do with the answer."""
-
-    future: asyncio.Future[Any]
-    path: str  # as the caller said it, for errors
-    operation: int
-    body: bytes
-    decode: Decoder | None = None
-    on_answer: OnAnswer | None = None
-
-
-# Reads that leave, and are answered, as one MultiRead.
-Reads = list[Request]
 
 
 class ConnectionOwner(Protocol):
@@ -66,6 +48,9 @@ class ConnectAnswer:
 
 
 class Connection(asyncio.Protocol):
+    """Requests of one turn of the loop leave in one write, and are answered in order; once it is
+    closed, whoever had no answer hears of a lost connection."""
+
     def __init__(self, owner: ConnectionOwner, clock: Clock) -> None:
         loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[ConnectAnswer] = loop.create_future()
@@ -124,7 +109,7 @@ class Connection(asyncio.Protocol):
                     self._greet(data, position + 4, end)
                 position = end
         except JuteError as error:
-            log.warning("dropping a connection to the store: %s", error)
+            logger.warning("dropping a connection to the store: %s", error)
             self.abort()
             return
         if position < size:

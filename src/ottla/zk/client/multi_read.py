@@ -6,19 +6,18 @@ the cost of a request for each. No IO but for the one question whether a server 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from ottla.metadata.store import STORE_ERRORS, Stat, StoreError, UnimplementedError
 from ottla.zk import jute
+from ottla.zk.client.request import Request
 from ottla.zk.jute import JuteError
 
-if TYPE_CHECKING:
-    from ottla.zk.client.connection import Connection, Request
-
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Reads in one request. Each adds little after the first dozens, and so many nodes of 1 MB, the
 # most that jute.maxbuffer lets a node hold, still are half of the largest answer we take.
@@ -40,6 +39,14 @@ _RESULT = struct.Struct(">i?ii")
 _as_stat: Callable[[type[Stat], tuple[int, ...]], Stat] = tuple.__new__
 
 
+class Askable(Protocol):
+    """A connection, as far as a server can be asked on it what it knows."""
+
+    def request(self, operation: int, body: bytes) -> asyncio.Future[Any]: ...
+
+    def abort(self) -> None: ...
+
+
 class MultiReads:
     """What a client knows about MultiRead: which servers lack it, and how large answers are."""
 
@@ -49,7 +56,7 @@ class MultiReads:
         self._silent: set[tuple[str, int]] = set()
         self._is_given_up = False
 
-    async def are_served(self, connection: Connection, server: tuple[str, int]) -> bool:
+    async def are_served(self, connection: Askable, server: tuple[str, int]) -> bool:
         """Asks for nothing at all, once, while there is nothing in flight that could be lost.
 
         A server before 3.6 answers what it does not know with Unimplemented, ahead of all that
@@ -66,11 +73,11 @@ class MultiReads:
         try:
             await connection.request(jute.OP_MULTI_READ, jute.END_OF_MULTI)
         except UnimplementedError:
-            log.info("%s:%d does not know MultiRead (ZooKeeper before 3.6)", *server)
+            logger.info("%s:%d does not know MultiRead (ZooKeeper before 3.6)", *server)
             self._lacking.add(server)
             connection.abort()
         except StoreError as error:
-            log.debug("%s:%d does not say whether it knows MultiRead: %r", *server, error)
+            logger.debug("%s:%d does not say whether it knows MultiRead: %r", *server, error)
             return False
         self._silent.remove(server)
         return server not in self._lacking

@@ -4,27 +4,48 @@ from __future__ import annotations
 
 import logging
 
-from ottla.metadata.store import EventType, Watcher, WatchEvent
+from ottla.metadata.store import EventType, NoNodeError, Watcher, WatchEvent
 from ottla.zk import jute
+from ottla.zk.client.request import OnAnswer
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # One setWatches packet carries at most this much (ClientCnxn.SET_WATCHES_MAX_LENGTH).
 SET_WATCHES_BYTES = 128 * 1024
 
-_Table = dict[str, dict[Watcher, None]]
+WatchTable = dict[str, dict[Watcher, None]]
 
 
 class ClientWatches:
     """One-shot watches by the server's path. The same callable twice on a path counts once."""
 
     def __init__(self) -> None:
-        self.data: _Table = {}
-        self.exists: _Table = {}
-        self.children: _Table = {}
+        self.data: WatchTable = {}
+        self.exists: WatchTable = {}
+        self.children: WatchTable = {}
 
-    def add(self, table: _Table, path: str, watcher: Watcher) -> None:
+    def add(self, table: WatchTable, path: str, watcher: Watcher) -> None:
         table.setdefault(path, {})[watcher] = None
+
+    def on_read(self, table: WatchTable, path: str, watcher: Watcher) -> OnAnswer:
+        """A node that is not there has no watch."""
+
+        def on_answer(code: int) -> None:
+            if code == 0:
+                self.add(table, path, watcher)
+
+        return on_answer
+
+    def on_exists(self, path: str, watcher: Watcher) -> OnAnswer:
+        """A node that is not there is waited for."""
+
+        def on_answer(code: int) -> None:
+            if code == 0:
+                self.add(self.data, path, watcher)
+            elif code == NoNodeError.code:
+                self.add(self.exists, path, watcher)
+
+        return on_answer
 
     def clear(self) -> None:
         self.data.clear()
@@ -66,7 +87,7 @@ def call_watchers(watchers: list[Watcher], event: WatchEvent) -> None:
         try:
             watcher(event)
         except Exception:
-            log.exception("a watcher of %s failed", event.path)
+            logger.exception("a watcher of %s failed", event.path)
 
 
 def _set_watches(seen_zxid: int, lists: tuple[list[str], list[str], list[str]]) -> bytes:

@@ -31,6 +31,9 @@ _SNAPSHOT_PREFIX = "snapshot."
 
 
 class Journal:
+    """The folder of one store. Whoever calls takes care that blocking calls do not overlap, but
+    for `write_snapshot`, which touches only files that are finished."""
+
     def __init__(self, disk: Disk, folder: Path, *, fsync: bool = True) -> None:
         self._disk = disk
         self._folder = folder

@@ -6,15 +6,11 @@ in large multis, so what a create costs here is what a topic costs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.metadata.store import StoreError
 from ottla.zk import jute
 from ottla.zk.jute import JuteError
+from ottla.zk.server.peer import Peer
 from ottla.zk.server.transactions import Multi
-
-if TYPE_CHECKING:
-    from ottla.zk.server.requests import Peer
 
 _RUNTIME_INCONSISTENCY = -2
 _CREATES = frozenset((jute.OP_CREATE, jute.OP_CREATE2, jute.OP_CREATE_CONTAINER))

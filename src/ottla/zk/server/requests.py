@@ -19,28 +19,11 @@ from ottla.metadata.store import (
 from ottla.zk import jute
 from ottla.zk.jute import JuteError
 from ottla.zk.server import acl as acls
-from ottla.zk.server.acl import Identity
-from ottla.zk.server.engine import Engine, Outlet
 from ottla.zk.server.multi import multi
-from ottla.zk.server.sessions import Session
+from ottla.zk.server.peer import Peer
 from ottla.zk.server.transactions import check_version
 from ottla.zk.server.tree import Node
 from ottla.zk.server.watches import ANY, CHILDREN, DATA
-
-
-class Peer(Outlet):
-    """The connection as a request sees it."""
-
-    def __init__(self, engine: Engine, host: str) -> None:
-        super().__init__()
-        self.engine = engine
-        self.host = host
-        self.identities: tuple[Identity, ...] = (Identity("ip", host),)
-        self.session: Session
-
-    def notify(self, kind: EventType, path: str) -> None:
-        self.engine.push_event(self, jute.watch_event(kind, path))
-
 
 Handler = Callable[[Peer, bytes, int, int], bytes]
 

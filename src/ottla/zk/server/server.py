@@ -21,11 +21,13 @@ from ottla.zk import jute
 from ottla.zk.jute import JuteError
 from ottla.zk.server import words
 from ottla.zk.server.acl import Identity, digest_identity
-from ottla.zk.server.engine import Engine, StoreFailed
-from ottla.zk.server.requests import HANDLERS, Peer
+from ottla.zk.server.engine import Engine
+from ottla.zk.server.peer import Peer
+from ottla.zk.server.pipeline import StoreFailed
+from ottla.zk.server.requests import HANDLERS
 from ottla.zk.server.sessions import PASSWORD_BYTES, Session, SessionLimits
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 10_000
 # A connection without a session is given up after this (zookeeper.nio.sessionlessCnxnTimeout).
@@ -80,7 +82,7 @@ class ZooKeeperServer:
     async def start(self) -> None:
         """Raises OSError (port in use, unwritable folder) or DamagedFile."""
         if self._owns_engine:
-            self.engine.on_failure = self._failed
+            self.engine.pipeline.on_failure = self._failed
             await self.engine.start()
         self._started_ms = self._runtime.clock.monotonic_ms()
         try:
@@ -126,7 +128,7 @@ class ZooKeeperServer:
             sessions=len(engine.sessions),
             received=self.received,
             sent=self.sent,
-            outstanding=engine.outstanding,
+            outstanding=engine.pipeline.outstanding,
             zxid=engine.tree.last_zxid,
             nodes=len(engine.tree.nodes),
             watches=len(engine.watches),
@@ -187,7 +189,7 @@ class _Connection(Peer, asyncio.Protocol):
         try:
             position = self._take_packets(data)
         except JuteError as error:
-            log.info("closing %s: %s", self.name, error)
+            logger.info("closing %s: %s", self.name, error)
             self.close()
             return
         self._rest = data[position:]
@@ -225,7 +227,7 @@ class _Connection(Peer, asyncio.Protocol):
         if last:
             transport.close()
         elif transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            log.warning("closing %s: it does not read its answers", self.name)
+            logger.warning("closing %s: it does not read its answers", self.name)
             transport.abort()
 
     def pause(self) -> None:
@@ -300,9 +302,9 @@ class _Connection(Peer, asyncio.Protocol):
             packet = jute.reply(xid, engine.tree.last_zxid, error.code)
         except JuteError:
             packet = jute.reply(xid, engine.tree.last_zxid, MarshallingError.code)
-        engine.push(self, packet)
+        engine.pipeline.push(self, packet)
         if self._closing:
-            engine.push(self, None)
+            engine.pipeline.push(self, None)
 
     def _serve_session(
         self, xid: int, operation: int, data: bytes, position: int, end: int
@@ -355,14 +357,14 @@ class _Connection(Peer, asyncio.Protocol):
         )
         if session is None:
             refusal = jute.CONNECT_RESPONSE.pack(0, 0, 0) + jute.write_buffer(bytes(PASSWORD_BYTES))
-            engine.push(self, jute.frame(refusal + (b"\0" if has_flag else b"")))
-            engine.push(self, None)
+            engine.pipeline.push(self, jute.frame(refusal + (b"\0" if has_flag else b"")))
+            engine.pipeline.push(self, None)
             self._closing = True
             return
         self._attach(session, timeout_ms)
         answer = jute.CONNECT_RESPONSE.pack(0, session.timeout_ms, session.id)
         answer += jute.write_buffer(engine.sessions.password(session.id))
-        engine.push(self, jute.frame(answer + (b"\0" if has_flag else b"")))
+        engine.pipeline.push(self, jute.frame(answer + (b"\0" if has_flag else b"")))
 
     def _attach(self, session: Session, timeout_ms: int) -> None:
         """The session moves here; the connection that had it before is closed."""
@@ -379,6 +381,6 @@ class _Connection(Peer, asyncio.Protocol):
         if text is None:
             return False
         self._closing = True
-        self.engine.push(self, text)
-        self.engine.push(self, None)
+        self.engine.pipeline.push(self, text)
+        self.engine.pipeline.push(self, None)
         return True

@@ -29,6 +29,8 @@ _Table = dict[str, dict[Watcher, int]]
 
 
 class Watches:
+    """The watches of all sessions of one store, by path and by watcher."""
+
     def __init__(self) -> None:
         self._data: _Table = {}
         self._children: _Table = {}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.admin.broker_configs import LiveConfig
 from ottla.broker.admin.config_changes import ConfigChanges
+from ottla.broker.admin.live_config import LiveConfig
 from ottla.broker.admin.topic_settings import TopicSettings
 from ottla.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
 from ottla.broker.membership.registration import create_permanent_paths

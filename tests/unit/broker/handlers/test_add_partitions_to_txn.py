@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.requests.authorization import Operation, ResourceType
-from ottla.broker.requests.context import RequestContext
+from ottla.broker.context.request import RequestContext
+from ottla.broker.handlers import ROUTES_BY_KEY
 from ottla.coordinator.transactions.transaction import Transaction
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.rights import Operation, ResourceType
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire.framing import RequestHeader
@@ -54,6 +55,7 @@ async def ask(
     context = RequestContext(
         cast("Any", services),
         header,
+        ROUTES_BY_KEY[request.API_KEY].name,
         "PLAINTEXT",
         "127.0.0.1",
         authorizer=cast("Any", Authorizer(*rights)),

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.admin.broker_configs import LiveConfig
 from ottla.broker.admin.config_changes import ConfigChanges
-from ottla.broker.admin.configs import Change, Operation, ResourceType, apply_changes
+from ottla.broker.admin.configs import Change, apply_changes
+from ottla.broker.admin.live_config import LiveConfig
+from ottla.broker.admin.topic_configs import topic_definition
 from ottla.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.membership.registration import create_permanent_paths
 from ottla.config.broker import BrokerConfig
+from ottla.config.resources import ConfigOperation, ResourceType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata import change_notes, znodes
 from ottla.metadata.store import CreateMode
@@ -149,14 +151,14 @@ async def _increment(here: Here, *changes: Change, topic: str = "t", **flags: bo
 
 
 async def test_incremental_change_keeps_the_rest_and_leaves_a_note(here: Here) -> None:
-    result = await _increment(here, Change(Operation.SET, "cleanup.policy", "compact"))
+    result = await _increment(here, Change(ConfigOperation.SET, "cleanup.policy", "compact"))
     assert (result.error_code, result.error_message) == (0, None)
     assert await here.topic_config() == {"retention.ms": "1000", "cleanup.policy": "compact"}
     assert await here.notes() == [b'{"version":2,"entity_path":"topics/t"}']
 
 
 async def test_validate_only_changes_nothing(here: Here) -> None:
-    change = Change(Operation.SET, "retention.ms", "5")
+    change = Change(ConfigOperation.SET, "retention.ms", "5")
     assert (await _increment(here, change, validate_only=True)).error_code == 0
     assert await here.topic_config() == {"retention.ms": "1000"}
     assert await here.notes() == []
@@ -233,13 +235,22 @@ async def test_alter_replaces_everything(here: Here) -> None:
 
 
 def test_lists_are_appended_to_and_subtracted_from() -> None:
-    grown = apply_changes({}, [Change(Operation.APPEND, "cleanup.policy", "compact")])
+    grown = apply_changes(
+        {}, [Change(ConfigOperation.APPEND, "cleanup.policy", "compact")], topic_definition
+    )
     assert grown == {"cleanup.policy": "delete,compact"}
-    shrunk = apply_changes(grown, [Change(Operation.SUBTRACT, "cleanup.policy", "delete")])
+    shrunk = apply_changes(
+        grown, [Change(ConfigOperation.SUBTRACT, "cleanup.policy", "delete")], topic_definition
+    )
     assert shrunk == {"cleanup.policy": "compact"}
-    assert apply_changes(shrunk, [Change(Operation.DELETE, "cleanup.policy", None)]) == {}
+    assert (
+        apply_changes(
+            shrunk, [Change(ConfigOperation.DELETE, "cleanup.policy", None)], topic_definition
+        )
+        == {}
+    )
     with pytest.raises(KafkaError):
-        apply_changes({}, [Change(Operation.APPEND, "nonsense", "x")])
+        apply_changes({}, [Change(ConfigOperation.APPEND, "nonsense", "x")], topic_definition)
 
 
 class Taken:

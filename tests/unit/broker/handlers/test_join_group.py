@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.requests.context import RequestContext
+from ottla.broker.context.request import RequestContext
+from ottla.broker.handlers import ROUTES_BY_KEY
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Endpoint, TopicPartition
 from ottla.wire import messages as m
@@ -74,7 +75,8 @@ class Client:
     async def send(self, module: str, request: Any, version: int) -> Any:
         decoded, _ = type(request).decode(request.encode(version), version)
         header = RequestHeader(request.API_KEY, version, 1, "client")
-        context = RequestContext(self.services, header, "PLAINTEXT", "127.0.0.1")
+        name = ROUTES_BY_KEY[request.API_KEY].name
+        context = RequestContext(self.services, header, name, "PLAINTEXT", "127.0.0.1")
         handler = import_module(f"ottla.broker.handlers.{module}")
         response = await handler.handle(context, decoded)
         return type(response).decode(response.encode(version), version)[0]
@@ -249,7 +251,7 @@ async def test_leave_group(client: Client, version: int) -> None:
 @pytest.mark.parametrize("version", range(10))
 async def test_offset_commit(client: Client, version: int) -> None:
     assert await client.commit(version, {0: 10, 7: 11}) == [0, 3]
-    _, found = client.rig.coordinator.fetch("g", None)
+    _, found = client.rig.coordinator.offsets.fetch("g", None)
     (commit,) = [each.commit for each in found.values()]
     assert commit is not None
     assert (commit.offset, commit.metadata) == (10, "")
@@ -259,7 +261,7 @@ async def test_offset_commit(client: Client, version: int) -> None:
 
 async def test_offset_commit_with_a_retention_time(client: Client) -> None:
     assert await client.commit(3, {0: 10}, retention_time_ms=5000) == [0]
-    _, found = client.rig.coordinator.fetch("g", None)
+    _, found = client.rig.coordinator.offsets.fetch("g", None)
     (commit,) = [each.commit for each in found.values()]
     assert commit is not None
     assert commit.expire_timestamp_ms == client.rig.clock.now_ms() + 5000

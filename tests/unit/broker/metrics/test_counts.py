@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers import ROUTES_BY_KEY, load
+from ottla.broker.handlers import ROUTES_BY_KEY
 from ottla.broker.metrics.counts import (
     BUCKETS_MS,
     IsrCounter,
     RequestMetrics,
+    Served,
     error_codes,
     record_count,
 )
 from ottla.broker.metrics.http import MetricsServer
 from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange
-from ottla.broker.requests.dispatch import Call
 from ottla.errors import ErrorCode
 from ottla.runtime import system_runtime
 from ottla.types import TopicPartition
@@ -29,28 +29,30 @@ BATCH = build_batch([Record(None, b"v", 1), Record(None, b"w", 1)])
 FAILED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def call(api_key: int, request: Any, version: int = 3) -> Call:
-    return Call(load(ROUTES_BY_KEY[api_key]), request, None, version, 1)
+def served(api_key: int, request: Any, version: int = 3) -> Served:
+    return Served(api_key, ROUTES_BY_KEY[api_key].name, version, request)
 
 
-def produced(topic: str, code: int = 0) -> tuple[Call, m.ProduceResponse]:
+def produced(topic: str, code: int = 0) -> tuple[Served, m.ProduceResponse]:
     request, response = m.ProduceRequest, m.ProduceResponse
     data = request.PartitionProduceData(index=0, records=memoryview(BATCH * 2))
     result = response.PartitionProduceResponse(index=0, error_code=code)
     return (
-        call(0, request(topic_data=[request.TopicProduceData(name=topic, partition_data=[data])])),
+        served(
+            0, request(topic_data=[request.TopicProduceData(name=topic, partition_data=[data])])
+        ),
         response(
             responses=[response.TopicProduceResponse(name=topic, partition_responses=[result])]
         ),
     )
 
 
-def fetched(replica_id: int, code: int = 0) -> tuple[Call, m.FetchResponse]:
+def fetched(replica_id: int, code: int = 0) -> tuple[Served, m.FetchResponse]:
     response = m.FetchResponse
     records = memoryview(b"" if code else b"x" * 10)
     data = response.PartitionData(partition_index=0, error_code=code, records=records)
     return (
-        call(1, m.FetchRequest(replica_id=replica_id)),
+        served(1, m.FetchRequest(replica_id=replica_id)),
         response(responses=[response.FetchableTopicResponse(topic="t", partitions=[data])]),
     )
 
@@ -85,8 +87,8 @@ def test_followers_apart_from_consumers() -> None:
 def test_times_fall_into_buckets() -> None:
     metrics = RequestMetrics()
     for elapsed_ms in (0.5, 1.0, 1.5, 40_000.0):
-        metrics.answered(call(3, m.MetadataRequest()), m.MetadataResponse(), elapsed_ms)
-    metrics.failed(call(3, m.MetadataRequest(), 5), FAILED, 0.0)
+        metrics.answered(served(3, m.MetadataRequest()), m.MetadataResponse(), elapsed_ms)
+    metrics.failed(served(3, m.MetadataRequest(), 5), FAILED, 0.0)
     api = metrics.apis["Metadata"]
     assert api.buckets[:2] == [3, 1] and api.buckets[len(BUCKETS_MS)] == 1
     assert api.total_ms == pytest.approx(40_003.0)

@@ -155,15 +155,15 @@ async def test_a_batch_that_is_refused_for_good_is_given_up(
 async def test_an_unexpected_error_does_not_end_it(
     broker: FakeBroker, publisher: lp.LifecyclePublisher
 ) -> None:
-    append = publisher._services.replica_manager.appends.append
+    append = publisher._broker.replica_manager.appends.append
 
     async def fail(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError
 
-    publisher._services.replica_manager.appends.append = fail  # type: ignore[method-assign]
+    publisher._broker.replica_manager.appends.append = fail  # type: ignore[method-assign]
     publisher.offer(event())
     await until(lambda: publisher.dropped == 1)
-    publisher._services.replica_manager.appends.append = append  # type: ignore[method-assign]
+    publisher._broker.replica_manager.appends.append = append  # type: ignore[method-assign]
     publisher.offer(event())
     await until(lambda: publisher.published == 1)
 
@@ -190,7 +190,7 @@ async def test_only_the_controllers_broker_creates_it(
     broker: FakeBroker, publisher: lp.LifecyclePublisher
 ) -> None:
     broker.leader, broker.alive = None, 3
-    publisher._services.controller.is_active = False  # type: ignore[misc]
+    publisher._broker.controller.is_active = False  # type: ignore[misc]
     publisher.offer(event())
     await asyncio.sleep(0.02)
     assert broker.created == []

@@ -7,6 +7,8 @@ import itertools
 import pytest
 
 from ottla.broker.network.limits import ConnectionQuotas, limits_of
+from ottla.broker.quotas.connection_rates import ConnectionRates
+from ottla.broker.quotas.entities import Entity
 from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import ConfigError
 
@@ -38,7 +40,7 @@ class Peer:
 
 
 def admit(quotas: ConnectionQuotas, peer: Peer, listener: str = "PLAINTEXT") -> str | None:
-    return quotas.admit(peer, listener)  # type: ignore[arg-type]
+    return quotas.admit(peer, listener)
 
 
 def test_total_and_release() -> None:
@@ -46,9 +48,9 @@ def test_total_and_release() -> None:
     peers = [Peer(f"10.0.0.{number}") for number in range(3)]
     assert [admit(quotas, peer) for peer in peers[:2]] == [None, None]
     assert admit(quotas, peers[2]) == "max.connections (2) is reached"
-    quotas.release(peers[2])  # type: ignore[arg-type]  # was never counted
+    quotas.release(peers[2])  # was never counted
     assert admit(quotas, peers[2]) is not None
-    quotas.release(peers[0])  # type: ignore[arg-type]
+    quotas.release(peers[0])
     assert admit(quotas, peers[2]) is None
 
 
@@ -74,7 +76,7 @@ def test_an_address_has_its_own_limit() -> None:
 def test_names_in_overrides(caplog: pytest.LogCaptureFixture) -> None:
     limits = limits_of(config(max_connections_per_ip_overrides="localhost:7,elsewhere:3"))
     assert limits.ip_overrides == {"127.0.0.1": 7, "::1": 7}
-    assert "elsewhere is no address" in caplog.text
+    assert "elsewhere is not an address" in caplog.text
 
 
 def test_addresses_count_over_all_listeners() -> None:
@@ -125,3 +127,16 @@ def test_new_limits_hold_at_once() -> None:
     quotas.reconfigure(running.with_dynamic(wider, {}))
     assert admit(quotas, Peer()) is None
     assert admit(quotas, Peer()) == "max.connections.per.ip (3) is reached"
+
+
+def test_only_so_many_refused_connections_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.network.limits.MAX_HELD", 2)
+    rates = ConnectionRates(config())
+    rates.set(Entity(None, None, "10.0.0.1"), {"connection_creation_rate": "0"})
+    quotas = ConnectionQuotas(config(), None, rates)
+    peers = [Peer() for _ in range(4)]
+    turns = [quotas.receive(peer, "PLAINTEXT", 0.0) for peer in peers[:3]]
+    assert [turn.wait_ms for turn in turns] == [1000, 1000, 0]
+    assert all(turn.refusal for turn in turns)
+    quotas.release(peers[0])
+    assert quotas.receive(peers[3], "PLAINTEXT", 0.0).wait_ms == 1000

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from ottla.broker import handlers
+from ottla.broker.context.request import CloseConnection
 from ottla.broker.network.connection import READ_AHEAD_BYTES
 from ottla.broker.network.limits import ConnectionQuotas
-from ottla.broker.network.rates import ConnectionRates
 from ottla.broker.network.server import BrokerServer
-from ottla.broker.quotas.mutations import Entity
-from ottla.broker.requests.context import CloseConnection
+from ottla.broker.quotas.connection_rates import ConnectionRates
+from ottla.broker.quotas.entities import Entity
 from ottla.client.connection import Connection
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError

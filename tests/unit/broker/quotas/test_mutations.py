@@ -1,20 +1,17 @@
-"""KIP-599: the token bucket, whose quota counts, and what the three APIs answer."""
+"""KIP-599: the token bucket, and what the three APIs answer."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from ottla.broker.handlers import create_partitions, create_topics, delete_topics
+from ottla.broker.membership.metadata_cache import MetadataCache
+from ottla.broker.quotas.entities import Entity, resolve
 from ottla.broker.quotas.mutations import (
-    Entity,
     MutationQuotas,
     TokenBucket,
-    parse_entity,
-    resolve,
-    sanitize,
 )
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -39,7 +36,7 @@ class StoppedClock:
 def mutation_quotas(clock: StoppedClock, **settings: str) -> MutationQuotas:
     properties = {"broker.id": "0", "zookeeper.connect": "z:1", "log.dirs": "/nowhere"}
     properties |= {name.replace("_", "."): value for name, value in settings.items()}
-    return MutationQuotas(clock, BrokerConfig.from_properties(properties))
+    return MutationQuotas(clock, BrokerConfig.from_properties(properties), MetadataCache())
 
 
 def test_the_bucket_begins_full_goes_into_debt_and_recovers() -> None:
@@ -52,31 +49,6 @@ def test_the_bucket_begins_full_goes_into_debt_and_recovers() -> None:
     assert bucket.refill(5, 12_000) == pytest.approx(0)
     assert bucket.wait_ms(5) == 0
     assert bucket.refill(5, 10_000_000) == 55
-
-
-@pytest.mark.parametrize(
-    ("levels", "winner", "bucket"),
-    [
-        ([("u", "c"), ("u", "<default>")], ("u", "c"), ("u", "c")),
-        ([("u", "<default>"), ("u", None)], ("u", "<default>"), ("u", "c")),
-        ([("u", None), ("<default>", "c")], ("u", None), ("u", None)),
-        ([("<default>", "c"), ("<default>", "<default>")], ("<default>", "c"), ("u", "c")),
-        ([("<default>", "<default>"), ("<default>", None)], ("<default>",) * 2, ("u", "c")),
-        ([("<default>", None), (None, "c")], ("<default>", None), ("u", None)),
-        ([(None, "c"), (None, "<default>")], (None, "c"), (None, "c")),
-        ([(None, "<default>")], (None, "<default>"), (None, "c")),
-    ],
-)
-def test_the_nearest_quota_counts(levels: Any, winner: Any, bucket: Any) -> None:
-    rates = {Entity(*level): float(number + 1) for number, level in enumerate(levels)}
-    assert resolve(rates, "u", "c") == (rates[Entity(*winner)], Entity(*bucket))
-
-
-def test_a_client_without_an_id_has_quotas_of_users_only() -> None:
-    of_clients = {Entity("u", "<default>"): 1.0, Entity(None, "<default>"): 2.0}
-    assert resolve(of_clients, "u", "") is None
-    of_users = of_clients | {Entity("<default>", None): 3.0}
-    assert resolve(of_users, "u", "") == (3.0, Entity("u", None))
 
 
 def test_the_burst_is_as_long_as_the_windows() -> None:
@@ -115,18 +87,6 @@ def test_strict_refuses_once_in_debt_and_permissive_only_says_so() -> None:
     assert permissive.throttle_time_ms == 3_000
     clock.now += 3_000
     quotas.of("User:u", "c", strict=True).record(1)
-
-
-def test_names_as_in_paths() -> None:
-    assert sanitize("a b*~/c") == "a%20b%2A%7E%2Fc"
-    assert parse_entity("users/u/clients/c") == Entity("u", "c")
-    assert parse_entity("users/<default>") == Entity("<default>", None)
-    assert parse_entity("clients/c") == Entity(None, "c")
-    # Written by hand in another form: clients are compared unescaped, users as they stand there.
-    assert parse_entity("clients/a%2fb+c") == parse_entity("clients/a%2Fb%20c")
-    assert parse_entity("users/a%2fb") != parse_entity("users/a%2Fb")
-    assert parse_entity("ips/1.2.3.4") == Entity(None, None, "1.2.3.4")
-    assert parse_entity("users/u/groups/g") is None
 
 
 @pytest.mark.parametrize("value", ["nonsense", "0", "-1", "nan"])

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers import produce
-from ottla.broker.network import connection as broker_connection
 from ottla.broker.network.server import BrokerServer
 from ottla.broker.requests.direct_produce import DirectProduce
 from ottla.broker.requests.parked import Parked
@@ -150,7 +149,7 @@ async def test_batches_wait_together_and_are_answered_in_order(
 async def test_so_many_wait_and_no_more(
     leader: Broker, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_connection, "MAX_PARKED", 2)
+    monkeypatch.setattr("ottla.broker.network.answers.MAX_PARKED", 2)
     sent = [send(connection, acks=-1) for _ in range(5)]
     for offset in (2, 4):
         await until(lambda at=offset: leader.log.end_offset == at, 60)  # type: ignore[misc]

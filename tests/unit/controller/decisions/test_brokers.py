@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from ottla.controller.decisions.brokers import Registered, compare, supports
 from ottla.metadata.store import CreateMode
 from ottla.metadata.znodes import (
     BrokerIdZnode,
+    BrokerInfo,
     ConfigZnode,
     IsrChangeNotificationZnode,
     LeaderAndIsr,
@@ -313,3 +315,19 @@ async def test_leaders_go_back_to_their_first_replica_by_themselves(
         return state is not None and state.leader == 1 and state.isr == (2, 1)
 
     await eventually(is_back)
+
+
+def test_membership() -> None:
+    def at(epoch: int) -> Registered:
+        return Registered(BrokerInfo(0, ()), epoch)
+
+    changed = compare({1: 10, 2: 10, 3: 10}, {1: at(10), 2: at(11), 4: at(12)})
+    assert (changed.new, changed.bounced, changed.dead) == ([4], [2], [3])
+
+
+def test_features() -> None:
+    finalized = {"f": {"min_version_level": 1, "max_version_level": 2}}
+    assert supports({}, {})
+    assert supports(finalized, {"f": {"min_version": 1, "max_version": 3}})
+    assert not supports(finalized, {"f": {"min_version": 1, "max_version": 1}})
+    assert not supports(finalized, {})

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.controller.controller import Controller
+from ottla.controller.decisions.leader_election import imbalanced_partitions
 from ottla.errors import KafkaError
+from ottla.metadata.znodes import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 from ottla.types import TopicPartition
+from tests.support.controller.contexts import empty_context
 from tests.support.controller.controlled_cluster import ControlledCluster
 
 
@@ -83,3 +86,24 @@ async def test_topics_that_are_being_deleted(cluster: ControlledCluster) -> None
     await cluster.settle()
     await cluster.delete_topic("t")
     assert await elect(controller, 0) == {0: 17}
+
+
+def test_imbalance_counts_per_preferred_broker() -> None:
+    ctx = empty_context(leader_imbalance_per_broker_percentage=10)
+    for broker in (1, 2):
+        ctx.add_broker(BrokerInfo(broker, ()), 5)
+    for partition in range(10):
+        tp = TopicPartition("t", partition)
+        ctx.set_assignment(tp, ReplicaAssignment((1, 2)))
+        ctx.leadership[tp] = LeaderAndIsr(2 if partition == 0 else 1, 0, (1, 2), 1)
+    # One of ten is exactly the limit: nothing is done.
+    assert imbalanced_partitions(ctx) == []
+    second = TopicPartition("t", 1)
+    ctx.leadership[second] = LeaderAndIsr(2, 0, (2,), 1)
+    # Two are too many; the one whose first replica is not in sync stays.
+    assert imbalanced_partitions(ctx) == [TopicPartition("t", 0)]
+    ctx.topics_to_delete.add("t")
+    assert imbalanced_partitions(ctx) == []
+    ctx.topics_to_delete.clear()
+    ctx.set_assignment(TopicPartition("u", 0), ReplicaAssignment((1, 2), adding=(2,)))
+    assert imbalanced_partitions(ctx) == []

@@ -1,9 +1,8 @@
-"""What a coordinator keeps: offsets, expiry, deletion, and all of it after a fail-over."""
+"""What a coordinator keeps of its groups, and all of it after a fail-over."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -18,30 +17,15 @@ from ottla.coordinator.groups.records import (
 )
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
-from ottla.wire import messages as m
 from ottla.wire import records
 from tests.support.coordinator.coordinator_fakes import OFFSETS, PROTOCOLS, Rig, join_request, turns
 
 CLICKS = TopicPartition("clicks", 0)
 VIEWS = TopicPartition("views", 3)
-DAY_MS = 24 * 3_600_000
-
-
-@pytest.fixture
-async def rig(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Rig]:
-    rig = await Rig().start()
-    yield rig
-    await rig.coordinator.shutdown()
-    failures = [each.getMessage() for each in caplog.get_records("call")]
-    assert "Work of the group coordinator failed" not in failures
 
 
 def commit_of(offset: int, rig: Rig, metadata: str = "") -> CommittedOffset:
     return CommittedOffset(offset, 5, metadata, rig.clock.now_ms())
-
-
-def subscription(*topics: str) -> bytes:
-    return b"\x00\x01" + m.ConsumerProtocolSubscription(topics=list(topics)).encode(1)
 
 
 # --- what the log says --------------------------------------------------------------------------
@@ -77,111 +61,13 @@ async def test_an_assignment_that_is_stored_too_late_changes_nothing(rig: Rig) -
     assert (await newcomer).generation_id == again.generation_id == 2
 
 
-# --- offsets -----------------------------------------------------------------------------------
-
-
-async def test_a_member_commits_and_fetches(rig: Rig) -> None:
-    first, _ = await rig.stable_pair()
-    who = Committer(first.member_id, None, 2)
-    committed = {CLICKS: commit_of(10, rig, "note"), VIEWS: commit_of(20, rig)}
-    assert set((await rig.coordinator.commit("g", who, committed)).values()) == {ErrorCode.NONE}
-    error, found = rig.coordinator.fetch("g", [CLICKS, TopicPartition("clicks", 1)])
-    assert error is ErrorCode.NONE
-    assert found[CLICKS].commit == committed[CLICKS]
-    assert found[TopicPartition("clicks", 1)] == (ErrorCode.NONE, None)
-    assert set(rig.coordinator.fetch("g", None)[1]) == {CLICKS, VIEWS}
-    assert rig.coordinator.fetch("unknown", [CLICKS]) == (0, {CLICKS: (ErrorCode.NONE, None)})
-
-
-async def test_who_may_commit(rig: Rig) -> None:
-    one = {CLICKS: commit_of(1, rig)}
-
-    async def code(group: str, who: Committer) -> int:
-        return (await rig.coordinator.commit(group, who, one))[CLICKS].value
-
-    assert await code("simple", Committer()) == 0
-    assert await code("other", Committer("m", None, 3)) == 22
-    joined = await rig.join_now()
-    assert await code("g", Committer(joined.member_id, None, 1)) == 27
-    await rig.sync_now(joined)
-    assert await code("g", Committer(joined.member_id, None, 1)) == 0
-    assert await code("g", Committer(joined.member_id, None, 0)) == 22
-    assert await code("g", Committer("stranger", None, 1)) == 25
-    assert await code("g", Committer()) == 25, "not while the group has members"
-
-
-async def test_a_commit_keeps_the_session(rig: Rig) -> None:
-    joined = await rig.join_now()
-    await rig.sync_now(joined)
-    for _ in range(3):
-        await rig.advance(9_000)
-        who = Committer(joined.member_id, None, 1)
-        await rig.coordinator.commit("g", who, {CLICKS: commit_of(1, rig)})
-    assert rig.coordinator.describe("g").state == "Stable"
-
-
-async def test_metadata_that_is_too_large_fails_alone(rig: Rig) -> None:
-    commits = {CLICKS: commit_of(1, rig, "x" * 4097), VIEWS: commit_of(2, rig, "x" * 4096)}
-    assert await rig.coordinator.commit("g", Committer(), commits) == {
-        CLICKS: ErrorCode.OFFSET_METADATA_TOO_LARGE,
-        VIEWS: ErrorCode.NONE,
-    }
-    assert set(rig.coordinator.fetch("g", None)[1]) == {VIEWS}
-
-
-@pytest.mark.parametrize(
-    ("from_log", "answered"), [(3, 15), (19, 15), (6, 16), (56, 16), (10, 28), (18, 28), (7, 7)]
-)
-async def test_errors_of_the_log_while_offsets_are_stored(
-    rig: Rig, from_log: int, answered: int
-) -> None:
-    rig.replicas.fail_with = ErrorCode(from_log)
-    result = await rig.coordinator.commit("g", Committer(), {CLICKS: commit_of(1, rig)})
-    assert result[CLICKS].value == answered
-    assert rig.coordinator.fetch("g", [CLICKS], require_stable=True)[1][CLICKS] == (0, None)
-
-
-async def test_stable_offsets_wait_for_a_commit_under_way(rig: Rig) -> None:
-    await rig.coordinator.commit("g", Committer(), {CLICKS: commit_of(1, rig)})
-    rig.replicas.replicated.clear()
-    commit = {CLICKS: commit_of(2, rig)}
-    under_way = asyncio.create_task(rig.coordinator.commit("g", Committer(), commit))
-    await turns()
-    unstable = rig.coordinator.fetch("g", [CLICKS], require_stable=True)[1][CLICKS]
-    assert unstable == (ErrorCode.UNSTABLE_OFFSET_COMMIT, None)
-    visible = rig.coordinator.fetch("g", [CLICKS])[1][CLICKS].commit
-    assert visible is not None and visible.offset == 1
-    rig.replicas.replicated.set()
-    await under_way
-    visible = rig.coordinator.fetch("g", [CLICKS], require_stable=True)[1][CLICKS].commit
-    assert visible is not None and visible.offset == 2
-
-
-async def test_offsets_are_deleted_where_nobody_subscribes(rig: Rig) -> None:
-    joined = await rig.join_now(protocols=(("range", subscription("clicks")),))
-    await rig.sync_now(joined)
-    who = Committer(joined.member_id, None, 1)
-    await rig.coordinator.commit("g", who, {CLICKS: commit_of(1, rig), VIEWS: commit_of(2, rig)})
-    assert await rig.coordinator.delete_offsets("g", [CLICKS, VIEWS]) == (
-        ErrorCode.NONE,
-        {CLICKS: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, VIEWS: ErrorCode.NONE},
-    )
-    assert set((await rig.fail_over()).fetch("g", None)[1]) == {CLICKS}
-    assert (await rig.coordinator.delete_offsets("x", [CLICKS]))[0] is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-async def test_offsets_of_a_group_that_is_no_consumer_group_need_it_empty(rig: Rig) -> None:
-    await rig.join_now(protocol_type="connect")
-    assert await rig.coordinator.delete_offsets("g", [CLICKS]) == (ErrorCode.NON_EMPTY_GROUP, {})
-
-
-# --- deletion and expiry ---------------------------------------------------------------------
+# --- deletion -----------------------------------------------------------------------------
 
 
 async def test_deleting_groups(rig: Rig) -> None:
     joined = await rig.join_now()
     await rig.sync_now(joined)
-    await rig.coordinator.commit("simple", Committer(), {CLICKS: commit_of(1, rig)})
+    await rig.coordinator.offsets.commit("simple", Committer(), {CLICKS: commit_of(1, rig)})
     assert await rig.coordinator.delete_groups(["g", "simple", "unknown"]) == {
         "g": ErrorCode.NON_EMPTY_GROUP,
         "simple": ErrorCode.NONE,
@@ -195,57 +81,6 @@ async def test_deleting_groups(rig: Rig) -> None:
     assert (await rig.fail_over()).list_groups() == (ErrorCode.NONE, [])
 
 
-async def test_offsets_of_a_simple_group_expire_after_their_commit(rig: Rig) -> None:
-    await rig.coordinator.commit("g", Committer(), {CLICKS: commit_of(1, rig)})
-    rig.clock.elapsed_ms += 6 * DAY_MS
-    await rig.coordinator.commit("g", Committer(), {VIEWS: commit_of(2, rig)})
-    rig.clock.elapsed_ms += DAY_MS
-    assert await rig.coordinator.expire_offsets() == 1
-    assert set(rig.coordinator.fetch("g", None)[1]) == {VIEWS}
-    rig.clock.elapsed_ms += 6 * DAY_MS
-    assert await rig.coordinator.expire_offsets() == 1
-    assert rig.coordinator.describe("g").state == "Dead"
-    assert (await rig.fail_over()).list_groups() == (ErrorCode.NONE, [])
-
-
-async def test_offsets_of_a_consumer_group_expire_after_it_became_empty(rig: Rig) -> None:
-    joined = await rig.join_now(protocols=(("range", subscription("clicks")),))
-    await rig.sync_now(joined)
-    who = Committer(joined.member_id, None, 1)
-    await rig.coordinator.commit("g", who, {CLICKS: commit_of(1, rig), VIEWS: commit_of(1, rig)})
-    rig.clock.elapsed_ms += 7 * DAY_MS
-    assert await rig.coordinator.expire_offsets() == 1, "views, which nobody reads any more"
-    rig.coordinator.leave("g", [LeavingMember(joined.member_id)])
-    await turns()
-    rig.clock.elapsed_ms += 7 * DAY_MS - 1
-    assert await rig.coordinator.expire_offsets() == 0
-    rig.clock.elapsed_ms += 1
-    assert await rig.coordinator.expire_offsets() == 1
-    assert rig.coordinator.describe("g").state == "Dead"
-
-
-async def test_a_retention_time_of_the_commit_wins(rig: Rig) -> None:
-    now_ms = rig.clock.now_ms()
-    commit = CommittedOffset(1, -1, "", now_ms, now_ms + 1000)
-    await rig.coordinator.commit("g", Committer(), {CLICKS: commit})
-    await rig.fail_over()
-    rig.clock.elapsed_ms += 999
-    assert await rig.coordinator.expire_offsets() == 0
-    rig.clock.elapsed_ms += 1
-    assert await rig.coordinator.expire_offsets() == 1
-
-
-async def test_offsets_of_a_deleted_topic_go_at_once(rig: Rig) -> None:
-    rig.metadata.topics["clicks"] = {0: object()}
-    await rig.coordinator.commit(
-        "g", Committer(), {CLICKS: commit_of(1, rig), VIEWS: commit_of(2, rig)}
-    )
-    rig.metadata.delete("clicks")
-    await turns()
-    assert set(rig.coordinator.fetch("g", None)[1]) == {VIEWS}
-    assert set((await rig.fail_over()).fetch("g", None)[1]) == {VIEWS}
-
-
 # --- fail-over ---------------------------------------------------------------------------------
 
 
@@ -253,20 +88,20 @@ async def test_after_a_fail_over_everything_is_as_before(rig: Rig) -> None:
     first, second = await rig.stable_pair()
     who = Committer(second.member_id, None, 2)
     for offset in range(300):
-        await rig.coordinator.commit("g", who, {CLICKS: commit_of(offset, rig, "n" * 2000)})
-    await rig.coordinator.commit("simple", Committer(), {VIEWS: commit_of(9, rig)})
+        await rig.coordinator.offsets.commit("g", who, {CLICKS: commit_of(offset, rig, "n" * 2000)})
+    await rig.coordinator.offsets.commit("simple", Committer(), {VIEWS: commit_of(9, rig)})
     assert sum(map(len, rig.log.batches)) > 2 * 256 * 1024, "more than one read"
     before = (
         rig.coordinator.describe("g"),
-        rig.coordinator.fetch("g", None),
-        rig.coordinator.fetch("simple", None),
+        rig.coordinator.offsets.fetch("g", None),
+        rig.coordinator.offsets.fetch("simple", None),
         rig.coordinator.list_groups(),
     )
     after = await rig.fail_over()
     assert before == (
         after.describe("g"),
-        after.fetch("g", None),
-        after.fetch("simple", None),
+        after.offsets.fetch("g", None),
+        after.offsets.fetch("simple", None),
         after.list_groups(),
     )
     assert after.heartbeat("g", first.member_id, None, 2) is ErrorCode.NONE
@@ -310,7 +145,7 @@ async def test_a_coordinator_that_resigns_sends_waiting_members_away(rig: Rig) -
     rig.resign(1)
     assert (await joining).error is ErrorCode.NOT_COORDINATOR
     assert rig.coordinator.heartbeat("g", first.member_id, None, 2) is ErrorCode.NOT_COORDINATOR
-    assert rig.coordinator.fetch("g", [CLICKS]) == (ErrorCode.NOT_COORDINATOR, {})
+    assert rig.coordinator.offsets.fetch("g", [CLICKS]) == (ErrorCode.NOT_COORDINATOR, {})
     assert (await rig.join_now()).error is ErrorCode.NOT_COORDINATOR
     assert rig.coordinator.list_groups() == (ErrorCode.NONE, [])
 
@@ -339,7 +174,7 @@ async def test_news_of_an_older_leader_epoch_is_ignored(rig: Rig) -> None:
 
 async def test_a_topic_that_is_made_again_starts_over(rig: Rig) -> None:
     on_leader, on_resign = rig.replicas.listeners[-1]
-    await rig.coordinator.commit("g", Committer(), {CLICKS: commit_of(1, rig)})
+    await rig.coordinator.offsets.commit("g", Committer(), {CLICKS: commit_of(1, rig)})
     on_leader(OFFSETS, 5)
     on_resign(OFFSETS, None)
     rig.replicas.logs.clear()
@@ -364,7 +199,7 @@ async def test_while_a_partition_loads(rig: Rig) -> None:
     coordinator = rig.coordinator
     assert coordinator.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
     assert (await coordinator.join("g", join_request())).error.value == 14
-    assert coordinator.fetch("g", None) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
+    assert coordinator.offsets.fetch("g", None) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
     assert coordinator.describe("g").error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert coordinator.list_groups() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
     await turns()
@@ -405,10 +240,10 @@ async def test_transactional_commits_in_the_log_show_after_their_marker(rig: Rig
     marker(2, False)
     transactional(3, VIEWS, 33)
     coordinator = await rig.fail_over()
-    _, found = coordinator.fetch("t", [CLICKS, VIEWS], require_stable=True)
+    _, found = coordinator.offsets.fetch("t", [CLICKS, VIEWS], require_stable=True)
     assert found[CLICKS].commit is not None and found[CLICKS].commit.offset == 11
     assert found[VIEWS].error is ErrorCode.UNSTABLE_OFFSET_COMMIT
-    assert coordinator.fetch("t", [VIEWS])[1][VIEWS] == (ErrorCode.NONE, None)
+    assert coordinator.offsets.fetch("t", [VIEWS])[1][VIEWS] == (ErrorCode.NONE, None)
 
 
 async def test_a_foreign_record_does_not_stop_the_load(
@@ -420,8 +255,8 @@ async def test_a_foreign_record_does_not_stop_the_load(
         records.Record(None, b"", 0),
     ]
     rig.log.append(memoryview(records.build_batch(foreign)))
-    await rig.coordinator.commit("g", Committer(), {CLICKS: commit_of(1, rig)})
-    assert set((await rig.fail_over()).fetch("g", None)[1]) == {CLICKS}
+    await rig.coordinator.offsets.commit("g", Committer(), {CLICKS: commit_of(1, rig)})
+    assert set((await rig.fail_over()).offsets.fetch("g", None)[1]) == {CLICKS}
     assert "offset 0 is skipped" in caplog.text
 
 
@@ -434,7 +269,7 @@ async def test_what_is_shown_of_groups(rig: Rig) -> None:
         (second.member_id, PROTOCOLS[0][1], b"b"),
     ]
     assert shown.members[0].client_host == "/127.0.0.1"
-    await rig.coordinator.commit("simple", Committer(), {CLICKS: commit_of(1, rig)})
+    await rig.coordinator.offsets.commit("simple", Committer(), {CLICKS: commit_of(1, rig)})
     listed = rig.coordinator.list_groups()[1]
     assert [tuple(each) for each in listed] == [
         ("g", "consumer", "Stable"),

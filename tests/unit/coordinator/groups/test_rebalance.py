@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from ottla.coordinator.groups.answers import Committer, LeavingMember
 from ottla.coordinator.groups.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
 from ottla.coordinator.groups.records import CommittedOffset, GroupKey, decode_key
@@ -17,15 +13,6 @@ from tests.support.coordinator.coordinator_fakes import PROTOCOLS, Rig, turns
 CLICKS = TopicPartition("clicks", 0)
 VIEWS = TopicPartition("views", 3)
 DAY_MS = 24 * 3_600_000
-
-
-@pytest.fixture
-async def rig(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Rig]:
-    rig = await Rig().start()
-    yield rig
-    await rig.coordinator.shutdown()
-    failures = [each.getMessage() for each in caplog.get_records("call")]
-    assert "Work of the group coordinator failed" not in failures
 
 
 def commit_of(offset: int, rig: Rig, metadata: str = "") -> CommittedOffset:
@@ -281,11 +268,11 @@ async def test_a_new_member_that_waits_too_long_is_dropped(rig: Rig) -> None:
 
 async def test_heartbeats_do_not_pile_up_timers(rig: Rig) -> None:
     first, _ = await rig.stable_pair()
-    before = len(rig.coordinator.deadlines._heap)
+    before = len(rig.coordinator.registry.deadlines._heap)
     for _ in range(1000):
         rig.clock.elapsed_ms += 1
         rig.coordinator.heartbeat("g", first.member_id, None, 2)
-    assert len(rig.coordinator.deadlines._heap) == before
+    assert len(rig.coordinator.registry.deadlines._heap) == before
 
 
 # --- static members ----------------------------------------------------------------------------
@@ -407,7 +394,7 @@ async def test_fenced_and_unknown_instances(rig: Rig) -> None:
     fenced = await rig.join_now(member_id="someone else", instance_id="b")
     unknown = await rig.join_now(member_id=member_id, instance_id="zzz")
     assert (fenced.error.value, unknown.error.value) == (82, 25)
-    committed = await rig.coordinator.commit(
+    committed = await rig.coordinator.offsets.commit(
         "g", Committer("someone else", "b", 2), {CLICKS: commit_of(1, rig)}
     )
     assert committed == {CLICKS: ErrorCode.FENCED_INSTANCE_ID}

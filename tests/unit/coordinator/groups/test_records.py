@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordinator.groups import records as rf
+from ottla.coordinator.versioned import RecordFormatError
 from ottla.types import TopicPartition
 
 GROUP = rf.GroupValue(
@@ -88,16 +89,16 @@ def test_a_group_value_of_version_0_has_one_time_out() -> None:
 def test_garbage_is_refused_in_one_way(decode, data: bytes) -> None:  # type: ignore[no-untyped-def]
     try:
         decode(data)
-    except rf.RecordFormatError:
+    except RecordFormatError:
         pass
 
 
 def test_values_of_unknown_versions_are_refused() -> None:
-    with pytest.raises(rf.RecordFormatError, match="unknown version 9"):
+    with pytest.raises(RecordFormatError, match="unknown version 9"):
         rf.decode_offset_value(b"\x00\x09" + bytes(30))
-    with pytest.raises(rf.RecordFormatError, match="unknown version -1"):
+    with pytest.raises(RecordFormatError, match="unknown version -1"):
         rf.decode_group_value(b"\xff\xff" + bytes(30))
-    with pytest.raises(rf.RecordFormatError, match="no version"):
+    with pytest.raises(RecordFormatError, match="no version"):
         rf.decode_key(b"\x00")
 
 

@@ -32,7 +32,7 @@ async def staged(rig: Rig, offset: int, committer: Committer = Committer()) -> E
 
 
 def seen(rig: Rig, *, require_stable: bool = False) -> tuple[ErrorCode, int | None]:
-    _, found = rig.coordinator.fetch("g", [TP], require_stable=require_stable)
+    _, found = rig.coordinator.offsets.fetch("g", [TP], require_stable=require_stable)
     commit = found[TP].commit
     return found[TP].error, None if commit is None else commit.offset
 
@@ -146,7 +146,7 @@ async def test_long_metadata_and_groups_without_a_name_are_refused() -> None:
 
 
 async def plain(rig: Rig, offset: int) -> None:
-    answers = await rig.coordinator.commit("g", Committer(), commit_of(offset))
+    answers = await rig.coordinator.offsets.commit("g", Committer(), commit_of(offset))
     assert answers == {TP: ErrorCode.NONE}
 
 

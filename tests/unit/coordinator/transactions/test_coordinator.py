@@ -114,6 +114,8 @@ class ProducerIds:
 
 
 class Rig:
+    """A transaction coordinator with groups, a log in memory and a clock that only tests move."""
+
     def __init__(self) -> None:
         self.config = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181"})
         self.clock = VirtualClock()

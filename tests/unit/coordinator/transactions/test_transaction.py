@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.groups.records import RecordFormatError
 from ottla.coordinator.transactions import transaction as transactions
 from ottla.coordinator.transactions.records import (
     decode_key,
@@ -19,6 +18,7 @@ from ottla.coordinator.transactions.transaction import (
     Step,
     Transaction,
 )
+from ottla.coordinator.versioned import RecordFormatError
 from ottla.errors import ErrorCode, InvariantViolated
 from ottla.types import TopicPartition
 

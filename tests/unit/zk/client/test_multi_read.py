@@ -17,8 +17,9 @@ from ottla.metadata.store import (
 from ottla.runtime import system_runtime
 from ottla.zk import jute
 from ottla.zk.client import multi_read, replies
-from ottla.zk.client.connection import Connection, Request
+from ottla.zk.client.connection import Connection
 from ottla.zk.client.multi_read import MultiReads
+from ottla.zk.client.request import Request
 from ottla.zk.client.store import ZooKeeperClient
 from ottla.zk.jute import JuteError
 from ottla.zk.server.requests import HANDLERS
@@ -93,7 +94,7 @@ async def test_a_single_read_stays_what_it_is(served, client):
 async def test_reads_of_one_turn_leave_in_requests_of_bounded_size(served, client):
     assert await outcomes(client.get("/a") for _ in range(70)) == [b"a"] * 70
     assert served[2:] == [("reads", 32), ("reads", 32), ("reads", 6)]
-    assert client._connection.in_flight == 0
+    assert client._session.connection.in_flight == 0
 
 
 async def test_what_else_is_asked_keeps_its_place(served, client):
@@ -118,7 +119,7 @@ async def test_a_long_path_goes_alone(served, client):
 
 
 async def test_reads_that_waited_for_a_connection_leave_together(served, client):
-    client._connection.abort()
+    client._session.connection.abort()
     assert client.state is SessionState.SUSPENDED
     assert await outcomes(client.get("/a") for _ in range(5)) == [b"a"] * 5
     assert served[-1] == ("reads", 5)
@@ -128,9 +129,9 @@ async def test_each_read_counts_as_in_flight(client, monkeypatch):
     monkeypatch.setattr("ottla.zk.client.connection.MAX_IN_FLIGHT", 7)
     monkeypatch.setattr("ottla.zk.client.connection.REFILL_AT", 3)
     futures = [client.get("/a") for _ in range(100)]
-    assert client._connection.in_flight == 7
+    assert client._session.connection.in_flight == 7
     assert await outcomes(futures) == [b"a"] * 100
-    assert client._connection.in_flight == 0
+    assert client._session.connection.in_flight == 0
 
 
 async def test_a_caller_that_gave_up_does_not_disturb_the_others(client):
@@ -147,7 +148,7 @@ async def test_a_lost_connection_is_told_to_every_caller(client, turns):
     futures = [client.get(f"/{number}") for number in range(40)]
     for _ in range(turns):
         await asyncio.sleep(0)
-    client._connection.abort()
+    client._session.connection.abort()
     assert await outcomes(futures) == [(ConnectionLossError, f"/{i}") for i in range(40)]
     assert await outcomes(client.get("/a") for _ in range(3)) == [b"a"] * 3
 
@@ -209,7 +210,7 @@ async def test_an_old_server_is_asked_once(server, served, monkeypatch, answer):
             b"a",
         ]
         assert served[-3:] == [GET] * 3
-        client._connection.abort()
+        client._session.connection.abort()
     assert await client.exists("/a")
     assert (len(spied), len(server.engine.sessions)) == (1, 1)
     assert states == [SessionState.SUSPENDED, SessionState.CONNECTED] * 2
@@ -228,7 +229,7 @@ async def test_a_server_that_hangs_up_instead_of_an_answer(server, served, monke
     assert await outcomes(client.get("/a") for _ in range(2)) == [b"a"] * 2
     assert served[-2:] == [GET, GET]
     # It may have been chance: the next connection finds out.
-    client._connection.abort()
+    client._session.connection.abort()
     assert await outcomes(client.get("/a") for _ in range(2)) == [b"a"] * 2
     assert served[-1] == ("reads", 2)
     await client.close()

@@ -164,7 +164,7 @@ async def test_a_full_disk_stops_the_store():
     disk = CrashDisk()
     engine = await engine_on(disk)
     failures = []
-    engine.on_failure = failures.append
+    engine.pipeline.on_failure = failures.append
     store = EmbeddedStore(engine)
     await store.create("/a")
     disk.is_full = True
@@ -190,7 +190,7 @@ async def test_snapshots_replace_old_journals():
         await store.create(f"/{i}", bytes(50))
         if i % 3 == 0:
             await store.delete(f"/{i}")
-    await until(lambda: engine._snapshot is None)
+    await until(lambda: not engine.pipeline._snapshots.is_under_way)
     names = disk.list_dir(FOLDER)
     assert sum(name.startswith("snapshot.") for name in names) == journal_module.KEPT_SNAPSHOTS
     assert sum(name.startswith("journal.") for name in names) <= journal_module.KEPT_SNAPSHOTS + 1
@@ -210,10 +210,11 @@ async def test_a_snapshot_taken_amid_writes_loses_none_of_them(monkeypatch):
     store = EmbeddedStore(engine)
     await asyncio.gather(*(store.create(f"/{i:04}", b"0") for i in range(1500)))
     # Started by hand, in small slices: by itself it may be over before anything else runs.
-    monkeypatch.setattr("ottla.zk.server.engine.SNAPSHOT_SLICE", 20)
+    monkeypatch.setattr("ottla.zk.server.snapshots.SLICE_NODES", 20)
     zxid = engine.tree.last_zxid
-    engine._journal.rotate(zxid + 1)
-    snapshot = asyncio.ensure_future(engine._take_snapshot(zxid))
+    engine.pipeline._journal.rotate(zxid + 1)
+    snapshots = engine.pipeline._snapshots
+    snapshots.begin(engine.tree, zxid)
     changes = 0
     chooser = random.Random(3)
 
@@ -229,7 +230,7 @@ async def test_a_snapshot_taken_amid_writes_loses_none_of_them(monkeypatch):
     def grow(path: str) -> None:
         make(f"{path}/c")
 
-    while not snapshot.done():
+    while snapshots.is_under_way:
         path = f"/{chooser.randrange(1500):04}"
         for operation in chooser.sample((touch, remove, make, grow), 4):
             try:
@@ -255,7 +256,7 @@ async def test_an_unreadable_snapshot_falls_back_to_the_one_before():
     store = EmbeddedStore(engine)
     for i in range(200):
         await store.create(f"/{i}", bytes(50))
-    await until(lambda: engine._snapshot is None)
+    await until(lambda: not engine.pipeline._snapshots.is_under_way)
     before = picture(engine.tree)
     await engine.stop()
     newest = max(path for path in disk.files if path.name.startswith("snapshot."))
@@ -345,5 +346,5 @@ async def test_missing_nodes_stay_missing():
     store = EmbeddedStore(engine)
     with pytest.raises(NoNodeError):
         await store.set("/none", b"")
-    assert not engine._has_pending(), "a refused write is not logged"
+    assert not engine.pipeline.has_pending, "a refused write is not logged"
     await engine.stop()

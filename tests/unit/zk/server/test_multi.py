@@ -11,7 +11,7 @@ from ottla.zk.jute import JuteError
 from ottla.zk.server.acl import digest_identity
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.multi import multi
-from ottla.zk.server.requests import Peer
+from ottla.zk.server.peer import Peer
 from ottla.zk.server.tree import Tree
 
 MINE = (Acl(31, "auth", ""),)

@@ -1,0 +1,35 @@
+"""One request as its handler sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.broker.context.services import BrokerServices
+    from ottla.security.authorizer import AclAuthorizer
+    from ottla.wire.framing import RequestHeader
+
+
+class CloseConnection(OttlaError):
+    """Raised where the only answer is to close the connection; the text goes to the log."""
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """A request's envelope and the broker's services; a `Requester` for `security/rights.py`."""
+
+    services: BrokerServices
+    header: RequestHeader
+    # Kafka's name of the request.
+    api_name: str
+    listener: str
+    client_host: str
+    principal: str = "User:ANONYMOUS"
+    authorizer: AclAuthorizer | None = None
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version

@@ -1,0 +1,57 @@
+"""The parts of a broker that handlers use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.admin.topic_settings import TopicSettings
+    from ottla.broker.admin.topics import TopicAdmin
+    from ottla.broker.fetching.service import FetchService
+    from ottla.broker.membership.metadata_cache import MetadataCache
+    from ottla.broker.membership.ports import ControllerPort
+    from ottla.broker.metrics.counts import RequestMetrics
+    from ottla.broker.quotas.clients import ClientQuotas
+    from ottla.broker.quotas.mutations import MutationQuotas
+    from ottla.broker.replication.controller_orders import ControllerOrders
+    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.stale_logs import StaleLogs
+    from ottla.config.broker import BrokerConfig
+    from ottla.coordinator.groups.coordinator import GroupCoordinator
+    from ottla.coordinator.producer_ids import ProducerIds
+    from ottla.coordinator.transactions.coordinator import TransactionCoordinator
+    from ottla.coordinator.transactions.markers import MarkerWrites
+    from ottla.metadata.store import MetadataStore
+    from ottla.runtime import Runtime
+    from ottla.security.authorizer import AclAuthorizer
+
+
+@dataclass(slots=True)
+class BrokerServices:
+    """One per broker process; made by process/node.py, shared by all connections."""
+
+    runtime: Runtime
+    config: BrokerConfig
+    broker_id: int
+    cluster_id: str
+    store: MetadataStore
+    metadata_cache: MetadataCache
+    replica_manager: ReplicaManager
+    fetches: FetchService
+    orders: ControllerOrders
+    stale_logs: StaleLogs
+    controller: ControllerPort
+    topic_admin: TopicAdmin
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    transactions: TransactionCoordinator
+    marker_writes: MarkerWrites
+    topic_settings: TopicSettings
+    mutation_quotas: MutationQuotas
+    # None: everything is allowed.
+    authorizer: AclAuthorizer | None = None
+    # None: clients have no quotas.
+    client_quotas: ClientQuotas | None = None
+    # None: nothing is counted.
+    request_metrics: RequestMetrics | None = None
