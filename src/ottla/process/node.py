@@ -6,7 +6,6 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.membership import registration
@@ -22,7 +21,7 @@ from ottla.process.parts import NodeParts
 from ottla.process.settings import check_features, java_date, with_dynamic_config
 from ottla.security.setup import check_security
 from ottla.storage.manager import identity
-from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
+from ottla.storage.manager.dir_lock import DirLocks
 
 if TYPE_CHECKING:
     from ottla.broker.requests.context import BrokerServices
@@ -48,11 +47,9 @@ class Node:
         config: BrokerConfig,
         runtime: Runtime,
         store: MetadataStore | None = None,
-        *,
-        lock_dir: Callable[[Path], HeldLock] = FlockedDir,
     ) -> None:
         self.config = config
-        self.lock_dir = lock_dir
+        self.dir_locks = DirLocks(runtime.disk)
         self.runtime = runtime
         # Set when the broker can no longer do its duty; `run_broker` then ends with the error.
         self.failed: asyncio.Future[None] | None = None
@@ -102,6 +99,8 @@ class Node:
 
     async def _start(self) -> None:
         check_security(self.config)
+        self._endings.append(self.dir_locks.release)
+        self.dir_locks.take_all(self.config.log_dirs)
         store = self._store = self._store or await _connect(self.config, self.runtime)
         self._endings.append(store.close)
         await registration.create_permanent_paths(store)

@@ -54,7 +54,7 @@ class NodeParts:
             runtime,
             config,
             self.topic_settings.of,
-            lock_dir=node.lock_dir,
+            lock_dir=node.dir_locks.take,
             max_open_files=share_for_segments(MAX_OPEN_FILES),
         )
         self.control_credentials = peer_credentials(config, control_listener(config))

@@ -245,7 +245,7 @@ class SimCluster:
     async def _run_broker(self, broker_id: int, process: Process, runtime: Runtime) -> None:
         from ottla.process.node import Node
 
-        node = Node(self._broker_config(broker_id), runtime, lock_dir=runtime.disk.lock)  # type: ignore[attr-defined]
+        node = Node(self._broker_config(broker_id), runtime)
         try:
             await node.start()
             self.nodes[broker_id] = node

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.errors import KafkaError, OttlaError
-from ottla.runtime import Disk, Runtime
+from ottla.runtime import Disk, HeldLock, Runtime
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import CheckpointDamaged
 from ottla.storage.compaction.plan import NEVER_CLEANED
 from ottla.storage.log import recovery, small_logs
 from ottla.storage.log.log import Log
 from ottla.storage.log.open_files import OpenFiles
-from ottla.storage.manager.dir_lock import HeldLock
 from ottla.storage.settings import LogSettings
 from ottla.types import TopicPartition
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
-from ottla.runtime import Runtime
+from ottla.runtime import HeldLock, Runtime
 from ottla.storage import checkpoints
 from ottla.storage.compaction.cleaner import Cleaner
 from ottla.storage.log import segment as segments
@@ -19,7 +19,6 @@ from ottla.storage.log.open_files import OpenFiles
 from ottla.storage.log.small_logs import Note
 from ottla.storage.manager import twin_logs
 from ottla.storage.manager.data_dir import DataDir, deletion_name, future_name
-from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
 from ottla.storage.manager.housekeeping import Housekeeping
 from ottla.storage.manager.log_files import Removals, close_logs, sync_files
 from ottla.storage.settings import LogSettings
@@ -48,13 +47,13 @@ class LogManager:
         config: BrokerConfig,
         settings_of: Callable[[str], LogSettings],
         *,
-        lock_dir: Callable[[Path], HeldLock] = FlockedDir,
+        lock_dir: Callable[[Path], HeldLock] | None = None,
         max_open_files: int = MAX_OPEN_FILES,
     ) -> None:
         self._runtime = runtime
         self._config = config
         self._settings_of = settings_of
-        self._lock_dir = lock_dir
+        self._lock_dir = lock_dir or runtime.disk.lock
         self._open_files = OpenFiles(max_open_files)
         self._dirs = {path: DataDir(runtime, path) for path in config.log_dirs}
         self._logs: dict[TopicPartition, Log] = {}

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError, OttlaError
-from ottla.runtime import File, Runtime, SystemDisk, SystemNetwork
+from ottla.runtime import DirInUse, File, Runtime, SystemDisk, SystemNetwork
 from ottla.storage import checkpoints
 from ottla.storage.log.small_logs import SMALL_LOG_BYTES
 from ottla.storage.manager.data_dir import (
@@ -19,7 +19,6 @@ from ottla.storage.manager.data_dir import (
     is_deletion_name,
     parse_folder_name,
 )
-from ottla.storage.manager.dir_lock import DirInUse
 from ottla.storage.manager.identity import (
     ForeignData,
     Identity,
@@ -193,7 +192,7 @@ async def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     logs = manager(tmp_path)
 
     def taken(folder: Path) -> None:
-        raise DirInUse(f"Failed to acquire lock on file .lock in {folder}.")
+        raise DirInUse(folder)
 
     logs._lock_dir = taken  # type: ignore[assignment]
     with pytest.raises(DirInUse, match=r"Failed to acquire lock on file \.lock"):
