@@ -155,7 +155,7 @@ class Engine:
         self._settle()
         self._writer.close()
         if self._journal is not None:
-            self._journal.close()
+            self._journal.close(clean=not self._failed)
 
     def _load(self) -> None:
         if self._journal is None or self._data_dir is None:
