@@ -20,6 +20,7 @@ from ottla.storage.manager.data_dir import (
     parse_folder_name,
 )
 from ottla.storage.manager.identity import (
+    DamagedIdentity,
     ForeignData,
     Identity,
     check_identity,
@@ -429,7 +430,7 @@ def test_identity_files_and_their_conflicts(tmp_path: Path) -> None:
     with pytest.raises(ForeignData, match="unexpected version"):
         read_identity(disk, [x])
     (tmp_path / "x" / checkpoints.META_PROPERTIES).write_text("version=0\nbroker.id=--5\n")
-    with pytest.raises(ForeignData, match="is not a number"):
+    with pytest.raises(DamagedIdentity, match="is not a number"):
         read_identity(disk, [tmp_path / "x"])
 
 
