@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from ottla.metadata.store import SessionState, StoreError
 from ottla.process.file_limit import share_for_connections
 from ottla.process.parts import NodeParts
 from ottla.process.settings import check_features, java_date, with_dynamic_config
+from ottla.process.stop_signals import stop_signals
 from ottla.security.setup import check_security
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
@@ -312,10 +312,10 @@ async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
 async def run_broker(
     config: BrokerConfig, runtime: Runtime, ready: Callable[[Node], None] | None = None
 ) -> None:
-    """Runs a broker until SIGTERM or SIGINT; raises OttlaError where it cannot go on."""
+    """Runs a broker until SIGTERM, SIGINT or SIGHUP; raises OttlaError where it cannot go on."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, stop.set)
     node = Node(config, runtime)
     await node.start()

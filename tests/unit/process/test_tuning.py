@@ -11,8 +11,8 @@ from threading import Thread
 
 import pytest
 
+from ottla.process.data_folder import config_path, pid_path
 from ottla.process.scheduling import let_others_finish
-from ottla.process.supervisor import config_path, pid_path
 from ottla.testing.cluster import ProcessCluster
 
 
