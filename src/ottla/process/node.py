@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Awaitable, Callable, Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.membership import registration
@@ -18,10 +16,11 @@ from ottla.metadata import znodes
 from ottla.metadata.store import SessionState, StoreError
 from ottla.process.parts import NodeParts
 from ottla.process.settings import check_features, java_date, with_dynamic_config
+from ottla.process.stop_signals import stop_signals
 from ottla.process.tuning import share_for_connections
 from ottla.security.setup import check_security
 from ottla.storage.manager import identity
-from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
+from ottla.storage.manager.dir_lock import DirLocks
 
 if TYPE_CHECKING:
     from ottla.broker.context.services import BrokerServices
@@ -51,12 +50,11 @@ class Node:
         runtime: Runtime,
         store: MetadataStore | None = None,
         *,
-        lock_dir: Callable[[Path], HeldLock] = FlockedDir,
         strict_transitions: bool = False,
     ) -> None:
         self.config = config
         self.strict_transitions = strict_transitions
-        self.lock_dir = lock_dir
+        self.dir_locks = DirLocks(runtime.disk)
         self.runtime = runtime
         # Set when the broker can no longer do its duty; `run_broker` then ends with the error.
         self.failed: asyncio.Future[None] | None = None
@@ -106,6 +104,8 @@ class Node:
 
     async def _start(self) -> None:
         check_security(self.config)
+        self._endings.append(self.dir_locks.release)
+        self.dir_locks.take_all(self.config.log_dirs)
         store = self._store = self._store or await _connect(self.config, self.runtime)
         self._endings.append(store.close)
         await registration.create_permanent_paths(store)
@@ -319,10 +319,10 @@ async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
 async def run_broker(
     config: BrokerConfig, runtime: Runtime, ready: Callable[[Node], None] | None = None
 ) -> None:
-    """Runs a broker until SIGTERM or SIGINT; raises OttlaError where it cannot go on."""
+    """Runs a broker until SIGTERM, SIGINT or SIGHUP; raises OttlaError where it cannot go on."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, stop.set)
     node = Node(config, runtime)
     await node.start()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
-    from ottla.storage.manager.dir_lock import HeldLock
+    from ottla.storage.manager.dir_lock import DirLocks
 
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
@@ -50,7 +50,7 @@ class Process(Protocol):
 
     config: BrokerConfig
     runtime: Runtime
-    lock_dir: Callable[[Path], HeldLock]
+    dir_locks: DirLocks
     strict_transitions: bool
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -79,7 +79,7 @@ class NodeParts:
             runtime,
             config,
             self.topic_settings.of,
-            lock_dir=process.lock_dir,
+            lock_dir=process.dir_locks.take,
             max_open_files=share_for_segments(MAX_OPEN_FILES),
         )
         self.control_credentials = peer_credentials(config, control_listener(config))

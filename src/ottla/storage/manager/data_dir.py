@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.errors import KafkaError, OttlaError
-from ottla.runtime import Disk, Runtime
+from ottla.runtime import Disk, HeldLock, Runtime
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import CheckpointDamaged
 from ottla.storage.log import recovery, small_logs
 from ottla.storage.log.log import NEVER_CLEANED, Log
-from ottla.storage.manager.dir_lock import HeldLock
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, InvariantViolated, KafkaError, OttlaError
-from ottla.runtime import Runtime
+from ottla.runtime import HeldLock, Runtime
 from ottla.storage.compaction.cleaner import Cleaner
 from ottla.storage.log.log import Log
 from ottla.storage.log.small_logs import Note
@@ -19,7 +19,6 @@ from ottla.storage.manager.checkpointer import Checkpointer
 from ottla.storage.manager.closing import close_logs
 from ottla.storage.manager.data_dir import DataDir, future_name
 from ottla.storage.manager.data_dirs import DataDirs
-from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
 from ottla.storage.manager.flusher import Flusher
 from ottla.storage.manager.housekeeping import Housekeeping
 from ottla.storage.manager.log_table import LogTable
@@ -55,13 +54,13 @@ class LogManager:
         config: BrokerConfig,
         settings_of: Callable[[str], LogConfig],
         *,
-        lock_dir: Callable[[Path], HeldLock] = FlockedDir,
+        lock_dir: Callable[[Path], HeldLock] | None = None,
         max_open_files: int = MAX_OPEN_FILES,
     ) -> None:
         self._runtime = runtime
         self._config = config
         self._settings_of = settings_of
-        self._lock_dir = lock_dir
+        self._lock_dir = lock_dir or runtime.disk.lock
         self._open_files = OpenFiles(max_open_files)
         # Where logs that are still to come shall be created (AlterReplicaLogDirs).
         self._preferred_dirs: dict[TopicPartition, Path] = {}

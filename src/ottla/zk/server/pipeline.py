@@ -119,7 +119,7 @@ class CommitPipeline:
         self._settle()
         self._writer.close()
         if self._journal is not None:
-            self._journal.close()
+            self._journal.close(clean=not self._failed)
 
     @property
     def outstanding(self) -> int:
