@@ -34,6 +34,7 @@ __all__ = [
     "MalformedMessage",
     "Message",
     "build_message_set",
+    "codec_of",
     "crc_is_valid",
     "down_convert",
     "inner_messages",
@@ -106,6 +107,11 @@ def iter_entries(buffer: Buffer, newest_magic: int = MAGIC) -> Iterator[memoryvi
             return
         yield view[position:end]
         position = end
+
+
+def codec_of(entry: Buffer) -> int:
+    """The codec of one whole entry; 0 for a message that is no wrapper."""
+    return entry[_ATTRIBUTES_AT] & CODEC_MASK
 
 
 def crc_is_valid(entry: Buffer) -> bool:

@@ -3,9 +3,9 @@
 Behaviour: one record batch per partition is appended by the leader; batches stay as they are but
 for offsets and leader epoch (storage/append/checks.py says what is checked). acks=0 sends nothing
 back; an error then ends the connection (KafkaError out of `handle`).
-Versions: 0 to 2 carry message formats 0 and 1, which are not stored:
-UNSUPPORTED_FOR_MESSAGE_FORMAT. zstd needs v7. v8 has record errors, v10 the current leader and its
-endpoint beside NOT_LEADER_OR_FOLLOWER (KIP-951).
+Versions: 0 to 2 carry message sets of formats 0 and 1, which become one batch
+(storage/append/up_conversion.py); as in Kafka, batches are taken there too. zstd needs v7. v8 has
+record errors, v10 the current leader and its endpoint beside NOT_LEADER_OR_FOLLOWER (KIP-951).
 Left out: transaction verification (KIP-890); inner records are trusted where no rule needs them.
 """
 
@@ -54,7 +54,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
             error = _objection(records, ctx.version)
             if error is None and records is not None:
                 entries[tp] = records
-                transactional = transactional or bool(records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL)
+                transactional = transactional or _is_transactional(records)
             if topic.name in refused_topics:
                 error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif not appends.partitions.is_known(tp):
@@ -88,13 +88,20 @@ def _may_use(ctx: RequestContext, transactional_id: str | None) -> bool:
     )
 
 
+def _is_transactional(records: memoryview) -> bool:
+    return (
+        len(records) > ATTRIBUTES_LOW_AT
+        and records[MAGIC_AT] == MAGIC
+        and bool(records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL)
+    )
+
+
 def _objection(records: memoryview | None, version: int) -> KafkaError | None:
-    """ProduceRequest.validateRecords: one batch of magic 2, with a codec the version may use."""
+    """ProduceRequest.validateRecords: one batch of magic 2, with a codec the version may use; old
+    versions take anything."""
     if version < _OLDEST_WITH_BATCHES:
-        return KafkaError(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"Produce requests with version {version} carry a message format that is not stored",
-        )
+        # The log looks at what there is. Kafka fails for null as one does for a null pointer.
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) if records is None else None
     try:
         size = 0 if records is None else _batch_size(records)
         if records is None or size == 0:

@@ -28,7 +28,7 @@ from ottla.storage.producers.state import (
     add_to_sequence,
 )
 from ottla.types import TopicPartition
-from ottla.wire.records import HEADER, HEADER_BYTES
+from ottla.wire.records import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT
 
 if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
@@ -66,7 +66,7 @@ class _Refusal(NamedTuple):
 
 def _read(data: memoryview) -> _Batch | None:
     """None for a batch without sequence numbers."""
-    if len(data) < HEADER_BYTES:
+    if len(data) < HEADER_BYTES or data[MAGIC_AT] != MAGIC:
         return None
     *_, producer_id, epoch, sequence, _ = HEADER.unpack_from(data)
     if producer_id < 0 or sequence < 0:

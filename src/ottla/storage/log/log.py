@@ -194,6 +194,8 @@ class Log:
         if plan.duplicate is not None:
             batch = plan.duplicate
             return AppendInfo(batch.base_offset, batch.last_offset, batch.timestamp, True)
+        if not plan.batches:
+            return AppendInfo(-1, -1, -1)
         first_offset = self.end_offset
         self._write(plan.data, plan.batches, now_ms)
         return AppendInfo(first_offset, self.end_offset - 1, plan.append_time_ms)

@@ -20,8 +20,8 @@ from ottla.broker.handlers import (
 from ottla.broker.replication.fetch_protocol import FetchPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
+from ottla.wire import message_sets, records
 from ottla.wire import messages as m
-from ottla.wire import records
 from tests.support.broker.produce_requests import produce_request
 from tests.support.broker.replica_cluster import TP, Broker, client_batch
 
@@ -66,7 +66,8 @@ async def test_produce(broker: Broker, version: int) -> None:
 @pytest.mark.parametrize(
     ("data", "version", "code"),
     [
-        (client_batch(), 2, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (None, 2, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (_with_magic(1), 2, ErrorCode.CORRUPT_MESSAGE),
         (None, 9, ErrorCode.INVALID_RECORD),
         (b"", 9, ErrorCode.INVALID_RECORD),
         (bytes(client_batch()) * 2, 9, ErrorCode.INVALID_RECORD),
@@ -101,6 +102,54 @@ async def test_what_produce_refuses(
     answer = await send(broker, data, version=version)
     assert answer.error_code == code and answer.base_offset == -1
     assert broker.log.end_offset == 0
+
+
+def _message_set(magic: int, count: int = 3, compression: int = 0) -> bytes:
+    items = [records.Record(b"k", b"%d" % n, FIRST_MS + n, offset=n) for n in range(count)]
+    return message_sets.build_message_set(items, magic=magic, compression=compression)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_old_versions_bring_message_sets(broker: Broker, version: int) -> None:
+    answer = await send(broker, _message_set(0), version=version)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+    answer = await send(broker, _message_set(1, compression=1), version=version, acks=-1)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 3)
+    # Clients are known that send the wrong format for the version.
+    answer = await send(broker, client_batch(4), version=version)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 6)
+    assert broker.log.end_offset == 10
+
+
+@pytest.mark.parametrize("data", [b"", _message_set(1)[:30]])
+async def test_old_versions_may_bring_nothing(broker: Broker, data: bytes) -> None:
+    answer = await send(broker, data, version=2, acks=-1)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, -1)
+    assert broker.log.end_offset == 0
+
+
+async def test_old_versions_and_transactions(broker: Broker) -> None:
+    data = records.build_batch(
+        [records.Record(b"k", b"v", 1)],
+        transactional=True,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    answer = await send(broker, data, version=2)
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    # The same bit of a message belongs to its timestamp.
+    items = [records.Record(None, b"v", (1 << 63) - 1, offset=0)]
+    answer = await send(broker, message_sets.build_message_set(items, magic=1), version=2)
+    assert answer.error_code == ErrorCode.NONE
+
+
+async def test_a_refused_message_set_is_not_taken_for_a_producers_batch(broker: Broker) -> None:
+    """Where a batch has its producer id and sequence, a message has anything."""
+    data = _message_set(1)
+    for topic in ("x", "t"):
+        await send(broker, data, version=2, topic=topic)
+    assert len(broker.manager.appends.refusals) == 0
 
 
 async def test_part_of_a_second_batch_is_cut_off(broker: Broker) -> None:
