@@ -3,6 +3,7 @@ Partition.readRecords)."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.log import Log
 from ottla.storage.segment.segment import EMPTY
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
+from ottla.wire.records import HEADER_BYTES
 
 if TYPE_CHECKING:
     from ottla.broker.fetching.preferred_replica import ReplicaSelector
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from ottla.broker.replication.hosted import HostedPartitions
 
 Wanted = tuple[TopicPartition, FetchPartition]
+# The beginning of a batch that is never sent whole. Fetch v0 to v2 get no more than they ask for; a
+# client that finds nothing else asks for more the next time.
+CUT_BATCH = memoryview(struct.pack(">qi", -1, HEADER_BYTES))
 
 
 class Reader:
@@ -120,6 +125,8 @@ class Reader:
         data = log.read(
             want.fetch_offset, min(want.max_bytes, left), visible_end, min_one_batch=min_one_batch
         )
+        if params.hard_max_bytes and not len(data) and min(want.max_bytes, left) > 0:
+            data = CUT_BATCH
         return FetchResult(
             ErrorCode.NONE,
             log.high_watermark,

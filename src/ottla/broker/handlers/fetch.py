@@ -3,9 +3,10 @@
 Behaviour: reads from the leader, or from v11 on from any replica; followers (replica id 0 or more)
 move high watermarks and ISRs by their fetches. Waits up to max_wait_ms for min_bytes. Incremental
 sessions from v7 on (KIP-227), topic ids instead of names from v13 on (KIP-516).
-Versions: below 4 clients cannot read stored batches: UNSUPPORTED_VERSION per partition (there is no
-down-conversion). v12 has lastFetchedEpoch and divergingEpoch, v15 moves the replica id into a tag,
-v16 adds the current leader's endpoint beside errors 6 and 74 (KIP-951).
+Versions: 0 and 1 get messages of format 0, 2 and 3 of format 1, converted down from the stored
+batches unless message.downconversion.enable is off (UNSUPPORTED_VERSION). v12 has lastFetchedEpoch
+and divergingEpoch, v15 moves the replica id into a tag, v16 adds the current leader's endpoint
+beside errors 6 and 74 (KIP-951).
 Readers of committed records (isolation level 1, v4) see up to the last stable offset and are told
 which transactions in the records were aborted.
 A leader names a follower in the client's rack where replica.selector.class says so (v11, KIP-392);
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.fetching.down_conversion import DownConversion
 from ottla.broker.fetching.params import READ_COMMITTED, FetchParams, check_isolation_level
 from ottla.broker.fetching.sessions import (
     FetchSession,
@@ -79,6 +81,8 @@ async def handle(ctx: RequestContext, request: m.FetchRequest) -> m.FetchRespons
     if allowed.wait_ms:
         return _throttled(ctx, scope, allowed.wait_ms)
     results = await _read(ctx, request, scope, allowed.max_bytes)
+    if ctx.version < _OLDEST_WITH_BATCHES:
+        results = await _in_old_format(ctx, request, results)
     session_id = NO_SESSION
     if scope.session is not None:
         session_id = scope.session.id
@@ -264,13 +268,23 @@ def _refused_topics(
 def _format_objection(ctx: RequestContext, tp: TopicPartition) -> ErrorCode:
     """What a client of this (old) version cannot be sent."""
     log = ctx.services.replica_manager.partitions.log(tp)
-    if log is None:
-        return ErrorCode.NONE
-    if log.settings.compression_type == "zstd":
+    if log is not None and log.settings.compression_type == "zstd":
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    if ctx.version < _OLDEST_WITH_BATCHES:
-        return ErrorCode.UNSUPPORTED_VERSION
     return ErrorCode.NONE
+
+
+async def _in_old_format(ctx: RequestContext, request: m.FetchRequest, results: Results) -> Results:
+    """KafkaApis.maybeConvertFetchedData; followers have their records converted in any case."""
+    conversion = DownConversion(ctx.version)
+    is_client = _replica_id(ctx, request) < 0
+    converted = []
+    for entry, result in results:
+        log = ctx.services.replica_manager.partitions.log(entry.tp)
+        forbidden = log is not None and not log.settings.message_downconversion_enable
+        if is_client and forbidden and result.size:
+            result = FetchResult(ErrorCode.UNSUPPORTED_VERSION)
+        converted.append((entry, await conversion.convert(result, entry.want.fetch_offset)))
+    return converted
 
 
 # --- the answer ---------------------------------------------------------------------------------

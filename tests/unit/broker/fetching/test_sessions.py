@@ -15,6 +15,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from ottla.wire.records import MAGIC_AT
 from tests.support.broker.replica_cluster import TOPIC_ID, TP, Broker, client_batch
 
 OTHER = TopicPartition("t", 1)
@@ -42,6 +43,7 @@ async def ask(
     forgotten: list[int] | None = None,
     max_wait_ms: int = 0,
     max_bytes: int = 1 << 20,
+    partition_max_bytes: int = 1 << 20,
     isolation: int = 0,
 ) -> m.FetchResponse:
     """Fetch of partition -> offset, through the wire format both ways."""
@@ -58,7 +60,9 @@ async def ask(
                 topic_id=topic_id,
                 partitions=[
                     Request.FetchPartition(
-                        partition=index, fetch_offset=offset, partition_max_bytes=1 << 20
+                        partition=index,
+                        fetch_offset=offset,
+                        partition_max_bytes=partition_max_bytes,
                     )
                     for index, offset in wanted.items()
                 ],
@@ -183,11 +187,33 @@ async def test_topic_ids(broker: Broker) -> None:
 
 async def test_old_clients(broker: Broker) -> None:
     await broker.produce()
+    formats = []
+    for version in range(5):
+        answer = await ask(broker, {0: 0}, version=version)
+        data = answer.responses[0].partitions[0]
+        assert data.error_code == ErrorCode.NONE and data.records is not None
+        formats.append(data.records[MAGIC_AT])
+    assert formats == [0, 0, 1, 1, 2]
+    broker.log_manager.update_settings("t", type(broker.topic)(message_downconversion_enable=False))
     answer = await ask(broker, {0: 0}, version=3)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert answer.responses[0].partitions[0].high_watermark == -1
+    at_end = await ask(broker, {0: 1}, version=3)
+    assert at_end.responses[0].partitions[0].error_code == ErrorCode.NONE
     answer = await ask(broker, {0: 0}, version=4)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
     assert listed(answer)[0] > 0
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+async def test_a_limit_below_the_first_batch(broker: Broker, version: int) -> None:
+    """Up to v2 a client has to see that something is there, or it would never ask for more."""
+    await broker.produce(50)
+    answer = await ask(broker, {0: 0}, version=version, partition_max_bytes=50)
+    found = answer.responses[0].partitions[0].records
+    assert found is not None and (len(found) == 12 if version < 3 else len(found) > 1000)
+    at_end = await ask(broker, {0: 50}, version=version, partition_max_bytes=50)
+    assert not at_end.responses[0].partitions[0].records
 
 
 async def test_read_committed_lists_no_aborted_transactions(broker: Broker) -> None:
