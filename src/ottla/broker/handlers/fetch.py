@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.fetching.down_conversion import DownConversion
 from ottla.broker.fetching.params import READ_COMMITTED, FetchParams, check_isolation_level
+from ottla.broker.fetching.reads import CUT_BATCH
 from ottla.broker.fetching.sessions import (
     FetchSession,
     Identity,
@@ -281,7 +282,7 @@ async def _in_old_format(ctx: RequestContext, request: m.FetchRequest, results: 
     for entry, result in results:
         log = ctx.services.replica_manager.partitions.log(entry.tp)
         forbidden = log is not None and not log.settings.message_downconversion_enable
-        if is_client and forbidden and result.size:
+        if is_client and forbidden and result.size and result.records is not CUT_BATCH:
             result = FetchResult(ErrorCode.UNSUPPORTED_VERSION)
         converted.append((entry, await conversion.convert(result, entry.want.fetch_offset)))
     return converted

@@ -79,19 +79,14 @@ def _checked_batches(
     batches = checks.split(data)
     for batch in batches:
         checks.check(tp, batch, settings, origin, now_ms)
-    if settings.compression_type != "producer":
-        return _in_topic_codec(tp, settings, data, batches)
+    if len(batches) > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"More than one record batch in the append to {tp}"
+        )
+    if batches and settings.compression_type != "producer":
+        wanted = checks.with_topic_codec(tp, batches[0], settings)
+        return wanted.view, [wanted]
     return data, batches
-
-
-def _in_topic_codec(
-    tp: TopicPartition, settings: LogConfig, data: memoryview, batches: list[Batch]
-) -> tuple[memoryview, list[Batch]]:
-    wanted = [checks.with_topic_codec(tp, batch, settings) for batch in batches]
-    if all(new is old for new, old in zip(wanted, batches, strict=True)):
-        return data, batches
-    data = memoryview(bytearray().join(batch.view for batch in wanted))
-    return data, checks.split(data)
 
 
 def _check_producers(

@@ -198,6 +198,8 @@ async def test_old_clients(broker: Broker) -> None:
     answer = await ask(broker, {0: 0}, version=3)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
     assert answer.responses[0].partitions[0].high_watermark == -1
+    cut = await ask(broker, {0: 0}, version=2, partition_max_bytes=50)
+    assert cut.responses[0].partitions[0].error_code == ErrorCode.NONE
     at_end = await ask(broker, {0: 1}, version=3)
     assert at_end.responses[0].partitions[0].error_code == ErrorCode.NONE
     answer = await ask(broker, {0: 0}, version=4)

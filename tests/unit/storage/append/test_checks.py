@@ -105,6 +105,11 @@ def test_an_unknown_magic_and_a_length_below_any_format(tmp_path: Path) -> None:
     assert code_of(tmp_path / "b", data) is ErrorCode.CORRUPT_MESSAGE
 
 
+def test_more_than_one_batch(tmp_path: Path) -> None:
+    both = memoryview(bytearray(bytes(batch()) * 2))
+    assert code_of(tmp_path, both) is ErrorCode.INVALID_RECORD
+
+
 def test_nothing_at_all(tmp_path: Path) -> None:
     """Which versions of Produce may have nothing in them is their handler's business."""
     log = new_log(tmp_path)
