@@ -42,8 +42,8 @@ __all__ = [
     "read_message",
 ]
 
-# A wrapper of max.message.bytes (1 MiB) rarely holds more; each message becomes a Python object.
-DEFAULT_MAX_INNER_BYTES = 32 * 1024 * 1024
+# A wrapper of max.message.bytes (1 MiB) rarely holds more; messages are converted one by one.
+DEFAULT_MAX_INNER_BYTES = 16 * 1024 * 1024
 NO_TIMESTAMP = -1
 # What a message of format 0 takes without key and value (LegacyRecord.RECORD_OVERHEAD_V0).
 MIN_MESSAGE_BYTES = 14
@@ -165,12 +165,19 @@ def inner_messages(wrapper: Message, max_bytes: int = DEFAULT_MAX_INNER_BYTES) -
             )
         if not crc_is_valid(entry):
             raise CorruptBatch("the checksum of a message in a compressed set is wrong")
-        message = message._replace(offset=base_offset + message.offset)
-        if wrapper.is_log_append_time:
-            message = message._replace(
-                timestamp=wrapper.timestamp, attributes=message.attributes | LOG_APPEND_TIME
-            )
+        if base_offset or wrapper.is_log_append_time:
+            message = _placed(message, wrapper, base_offset)
         yield message
+
+
+def _placed(message: Message, wrapper: Message, base_offset: int) -> Message:
+    """With its offset in the log, and the wrapper's time if that is when it was appended."""
+    placed = message._replace(offset=base_offset + message.offset)
+    if not wrapper.is_log_append_time:
+        return placed
+    return placed._replace(
+        timestamp=wrapper.timestamp, attributes=message.attributes | LOG_APPEND_TIME
+    )
 
 
 def _unwrapped(wrapper: Message, max_bytes: int) -> bytes | memoryview:

@@ -209,7 +209,7 @@ def _damaged() -> bytes:
         (lambda: _wrapper(struct.pack(">qi", 0, 13) + bytes(13)), CorruptBatch),
         (lambda: _wrapper(_plain())._replace(value=b"not gzip"), CompressionError),
         (lambda: _wrapper(_plain())._replace(attributes=5), CompressionError),
-        (lambda: _wrapper(bytes(40 << 20)), OutputTooLarge),
+        (lambda: _wrapper(bytes(17 << 20)), OutputTooLarge),
     ],
 )
 def test_wrappers_that_are_refused(make: Callable[[], Message], error: type[Exception]) -> None:

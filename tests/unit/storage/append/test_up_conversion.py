@@ -127,7 +127,7 @@ def _damaged(data: memoryview) -> memoryview:
         (lambda: message(attributes=6), ErrorCode.UNKNOWN_SERVER_ERROR),
         (lambda: message(timestamp=-2), ErrorCode.UNKNOWN_SERVER_ERROR),
         (lambda: message(attributes=8), ErrorCode.INVALID_TIMESTAMP),
-        (lambda: _wrapper(bytes(40 << 20)), ErrorCode.MESSAGE_TOO_LARGE),
+        (lambda: _wrapper(bytes(17 << 20)), ErrorCode.MESSAGE_TOO_LARGE),
     ],
 )
 def test_what_is_refused(
