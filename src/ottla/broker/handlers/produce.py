@@ -18,13 +18,15 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation, ResourceType, allowed, refused_names
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from ottla.wire.compression import ZSTD
+from ottla.wire.message_sets import iter_entries
 from ottla.wire.records import (
     ATTRIBUTES_LOW_AT,
     CODEC_MASK,
-    LOG_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_AT,
     TRANSACTIONAL,
+    CorruptBatch,
 )
 
 if TYPE_CHECKING:
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
 _OLDEST_WITH_BATCHES = 3
 _OLDEST_WITH_ZSTD = 7
 _OLDEST_WITH_LEADER = 10
-# The smallest batch length of any format (LegacyRecord.RECORD_OVERHEAD_V0).
-_MIN_BATCH_LENGTH = 14
-_ZSTD = 4
 
 
 async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceResponse | None:
@@ -102,56 +101,36 @@ def _objection(records: memoryview | None, version: int) -> KafkaError | None:
     if version < _OLDEST_WITH_BATCHES:
         # The log looks at what there is. Kafka fails for null as one does for a null pointer.
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) if records is None else None
+    entries = iter_entries(records or b"")
     try:
-        size = 0 if records is None else _batch_size(records)
-        if records is None or size == 0:
+        first = next(entries, None)
+        if first is None:
             return KafkaError(
                 ErrorCode.INVALID_RECORD,
                 f"Produce requests with version {version} must have at least one record batch per "
                 "partition",
             )
-        if records[MAGIC_AT] != MAGIC:
+        if first[MAGIC_AT] != MAGIC:
             return KafkaError(
                 ErrorCode.INVALID_RECORD,
                 f"Produce requests with version {version} are only allowed to contain record "
                 "batches with magic version 2",
             )
-        if version < _OLDEST_WITH_ZSTD and records[ATTRIBUTES_LOW_AT] & CODEC_MASK == _ZSTD:
+        if version < _OLDEST_WITH_ZSTD and first[ATTRIBUTES_LOW_AT] & CODEC_MASK == ZSTD:
             return KafkaError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"Produce requests with version {version} are not allowed to use ZStandard "
                 "compression",
             )
-        if len(records) > size and _batch_size(records[size:]) > 0:
+        if next(entries, None) is not None:
             return KafkaError(
                 ErrorCode.INVALID_RECORD,
                 f"Produce requests with version {version} are only allowed to contain exactly one "
                 "record batch per partition",
             )
-    except KafkaError as error:
-        return error
+    except CorruptBatch as error:
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Not a record batch: {error}")
     return None
-
-
-def _batch_size(records: memoryview) -> int:
-    """The size of the batch at the beginning, 0 where none stands there whole; raises
-    CORRUPT_MESSAGE where none can (ByteBufferLogInputStream.nextBatchSize)."""
-    if len(records) < LOG_OVERHEAD_BYTES:
-        return 0
-    length = int.from_bytes(records[8:LOG_OVERHEAD_BYTES], "big", signed=True)
-    if length < _MIN_BATCH_LENGTH:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"A record batch cannot have a length of {length}, less than {_MIN_BATCH_LENGTH}",
-        )
-    if len(records) <= MAGIC_AT:
-        return 0
-    if records[MAGIC_AT] > MAGIC:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"There is no magic version {records[MAGIC_AT]}"
-        )
-    size = LOG_OVERHEAD_BYTES + length
-    return size if size <= len(records) else 0
 
 
 def _raise_first_error(results: dict[TopicPartition, ProduceResult]) -> None:
