@@ -128,6 +128,10 @@ class Appends:
                 await self._log_manager.flusher.flush(log)
             if acks != ALL_REPLICAS:
                 continue
+            if not partition.is_leader:
+                # Lost during the flush, with everybody who waited then: nobody would end this wait.
+                results[tp] = ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                continue
             outcome = _outcome(partition, log, info.last_offset + 1)
             if outcome is not None:
                 results[tp] = _with_error(results[tp], outcome)

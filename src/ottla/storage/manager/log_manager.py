@@ -138,8 +138,8 @@ class LogManager:
             every = logs + self._table.futures_in(data_dir.path)
             try:
                 await self._runtime.blocking(partial(close_logs, every, self._runtime, notes))
-                await self.checkpoints.write_bounds(data_dir, logs)
-                await self._runtime.blocking(partial(data_dir.mark_clean, notes))
+                if await self.checkpoints.write_bounds(data_dir, logs):
+                    await self._runtime.blocking(partial(data_dir.mark_clean, notes))
             except OSError as error:
                 logger.error("data folder %s was not closed cleanly: %s", data_dir.path, error)
         self.dirs.release_locks()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from ottla.broker.replication.append import is_open_to_all
@@ -37,6 +39,21 @@ async def test_flush_messages_makes_every_append_durable(brokers: MakeBrokers) -
     broker.order(0, 1, replicas=[0])
     await broker.produce(3)
     assert broker.log.recovery_point == 3
+
+
+async def test_a_partition_lost_during_the_flush_is_answered_at_once(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1, flush_messages=1)
+    broker.know([0, 1])
+    broker.order(0, 1, replicas=[0, 1])
+    appends = broker.manager.appends
+    appending = asyncio.ensure_future(
+        appends.append({TP: client_batch()}, acks=-1, timeout_ms=60_000)
+    )
+    await asyncio.sleep(0)
+    broker.order(1, 2, replicas=[0, 1])
+    async with asyncio.timeout(30):
+        results = await appending
+    assert results[TP].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_the_direct_lane_is_open_for_valid_acks_and_ordinary_topics() -> None:
