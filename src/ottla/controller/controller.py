@@ -226,7 +226,7 @@ class Controller:
             try:
                 result = await self._process(queued.event)
             finally:
-                # Also when this task is cancelled: nobody may wait for ever.
+                # Also when this task is cancelled: nobody may wait forever.
                 if result is None:
                     result = _inactive_answer(queued.event)
                 if queued.reply is not None and not queued.reply.done():

@@ -56,7 +56,7 @@ class Partitions(Protocol):
 
 class Leadership(Protocol):
     def add(self, on_leader: OnLeader, on_resign: OnResign) -> None:
-        """(partition, leader epoch) each time this broker starts or stops to lead; None as epoch
+        """(partition, leader epoch) each time this broker starts or stops leading; None as epoch
         where the replica went away altogether."""
 
 

@@ -45,7 +45,7 @@ follower.replication.throttled.replicas List "" replicas
 segment.bytes I 1073741824 >=14
   Size of a segment file.
 retention.ms L 604800000 >=-1
-  How long records are kept; -1 for ever.
+  How long records are kept; -1 forever.
 flush.messages L LMAX >=0
   Records before the log is flushed to disk.
 message.format.version Str 2.8-IV1 version
@@ -189,7 +189,7 @@ def validate_topic_configs(overrides: Mapping[str, str]) -> None:
 
 
 def validate_topic_config_names(names: Iterable[str]) -> None:
-    """LogConfig.validateNames: raises KafkaError(INVALID_CONFIG) for a name that is none."""
+    """LogConfig.validateNames: raises KafkaError(INVALID_CONFIG) for an unknown name."""
     for name in names:
         if name not in topic_definitions():
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")

@@ -114,7 +114,7 @@ class Reader:
                 return bounds._replace(preferred_read_replica=preferred)
         visible_end = _visible_end(params, log)
         if want.fetch_offset == visible_end or (
-            # A broker that is no replica here: it learns the bounds but gets no records.
+            # A broker that is not a replica here: it learns the bounds but gets no records.
             is_follower
             and (
                 params.replica_id not in partition.remotes

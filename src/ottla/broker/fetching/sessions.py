@@ -185,7 +185,7 @@ class FetchSession:
             entry.session = None
 
     def news(self, results: Results, *, full: bool) -> Results:
-        """What the answer holds. Those with records come last in the next one, also where the
+        """What the answer holds. Those with records come last in the next one, even where the
         client does not name them again (KIP-227)."""
         news = [(entry, result) for entry, result in results if entry.is_news(result) or full]
         dirty = self.dirty

@@ -1,4 +1,4 @@
-"""A broker's metrics from its config: what is counted from the start on, and where it is served."""
+"""A broker's metrics from its config: what is counted from the start, and where it is served."""
 
 from __future__ import annotations
 

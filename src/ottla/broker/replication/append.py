@@ -226,7 +226,7 @@ def _with_error(result: ProduceResult, error: ErrorCode) -> ProduceResult:
 
 
 def _is_one_batch(data: memoryview) -> bool:
-    """Just one, and outside of transactions."""
+    """Just one, and outside transactions."""
     return (
         len(data) >= HEADER_BYTES
         and size_at(data) == len(data)

@@ -1,4 +1,4 @@
-"""Who wants to know when this broker starts or stops to lead a partition: the coordinators."""
+"""Who wants to know when this broker starts or stops leading a partition: the coordinators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LeadershipListeners:
         self._listeners: list[tuple[OnLeader, OnResign]] = []
 
     def add(self, on_leader: OnLeader, on_resign: OnResign) -> None:
-        """(partition, leader epoch) each time this broker starts or stops to lead; None as epoch
+        """(partition, leader epoch) each time this broker starts or stops leading; None as epoch
         where the replica went away altogether."""
         self._listeners.append((on_leader, on_resign))
 

@@ -385,7 +385,7 @@ class Partition:
             self.raise_high_watermark(now_ms)
 
     def maybe_shrink(self, now_ms: float) -> None:
-        """Asks to drop members that did not reach the end for replica.lag.time.max.ms."""
+        """Asks to drop members that have not reached the end for replica.lag.time.max.ms."""
         log, in_sync = self.log, self.in_sync
         if not self.is_leader or log is None or in_sync.in_flight is not None:
             return

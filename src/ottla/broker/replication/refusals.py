@@ -45,7 +45,7 @@ _FOR_NOW = frozenset(
 # Who gave its first batch up begins a new epoch, so that this only bounds what is remembered.
 KEPT_MS = 10_000
 MOST_KEPT = 1_000
-# What belongs into a gap is back with the next attempts of its client, which are a second apart at
+# What belongs in a gap is back with the next attempts of its client, which are a second apart at
 # most (retry.backoff.max.ms); after this a gap is what it is for Kafka.
 GAP_MS = 5_000
 # Partitions that a further refusal looks at for what is too old.

@@ -1,12 +1,12 @@
 """Produce without detours, for what most producers send most of the time.
 
-One batch for one partition, outside of transactions. Such a request differs from the one before it
+One batch for one partition, outside transactions. Such a request differs from the one before it
 on its connection in the correlation id and the batch alone: it is recognised by its bytes,
 appended, and answered from a template, without message objects, coroutine or task. Where followers
 have to have the batch first (acks=all), the answer is parked until they do. What may be appended,
-the append service knows (broker/replication/append.py). Everything else, errors of all kinds among
-it, is left to the Produce handler: a request that was not appended here is new to it. So are all
-requests of brokers that authorise, count or throttle them.
+the append service knows (broker/replication/append.py). Everything else, errors of all kinds
+included, is left to the Produce handler: a request that was not appended here is new to it. So are
+all requests of brokers that authorise, count or throttle them.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ class TransactionCoordinator:
             self.abort_timed_out()
 
     def abort_timed_out(self) -> int:
-        """Fences off and aborts transactions that are open for too long; how many."""
+        """Fences off and aborts transactions that have been open for too long; how many."""
         now_ms = self._clock.now_ms()
         due = [
             (shard, transaction)

@@ -64,7 +64,7 @@ class Checkpointer:
         """Whether it is written; a folder that cannot be written to has failed."""
         order = data_dir.order()
         try:
-            # Formatting many thousand lines is kept off the event loop as well.
+            # Formatting many thousands of lines is kept off the event loop as well.
             await self._runtime.blocking(lambda: data_dir.write(name, offsets, order))
         except OSError as error:
             self._dirs.failed(data_dir.path, error)

@@ -171,9 +171,9 @@ class DataDir:
             return {}
 
     def _read_or_empty(self, name: str) -> dict[TopicPartition, int]:
-        """A damaged file is none. More is recovered then, deleted records are seen again, or a high
-        watermark comes from the leader and the followers; for the last one alone Kafka takes the
-        folder out of use, and does so again at every start."""
+        """A damaged file counts as none. More is recovered then, deleted records are seen again, or
+        a high watermark comes from the leader and the followers; for the last one alone Kafka takes
+        the folder out of use, and does so again at every start."""
         path = self.path / name
         if not self._disk.exists(path):
             return {}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 MAX_OPEN_FILES = 2048
 _MAX_PREFERENCES = 10_000
-# Fewer new logs than this are quicker made on the spot.
+# Fewer new logs than this are made faster on the spot.
 _CREATE_AHEAD_FROM = 100
 
 
@@ -62,7 +62,7 @@ class LogManager:
         self._settings_of = settings_of
         self._lock_dir = lock_dir or runtime.disk.lock
         self._open_files = OpenFiles(max_open_files)
-        # Where logs that are still to come shall be created (AlterReplicaLogDirs).
+        # Where logs that are still to come are to be created (AlterReplicaLogDirs).
         self._preferred_dirs: dict[TopicPartition, Path] = {}
         self._tasks = BackgroundTasks()
         self._table = table = LogTable()

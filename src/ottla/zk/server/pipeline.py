@@ -142,7 +142,7 @@ class CommitPipeline:
                 asyncio.get_running_loop().call_soon(self._settle)
 
     def push_event(self, outlet: Outlet, item: object) -> None:
-        """As `push`, for what is no answer to anything."""
+        """As `push`, for something that answers nothing."""
         outlet.unasked += 1
         self.push(outlet, item)
 
