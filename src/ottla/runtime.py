@@ -412,7 +412,7 @@ def _sync_file_systems(paths: Collection[Path]) -> bool:
 
 
 class Worker(Executor):
-    """A thread of one's own for `Runtime.blocking`, for work that is short and comes often.
+    """A thread of its own for `Runtime.blocking`, for work that is short and comes often.
 
     A round trip through asyncio's thread pool costs as much as a quick fsync; this one hands
     out futures of the event loop itself and costs half. Calls are done one after the other.

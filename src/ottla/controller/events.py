@@ -138,7 +138,7 @@ class ControlledShutdown(Event):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ApiPartitionReassignment(Event):
-    """The replicas that partitions shall have; None takes a move back."""
+    """The replicas that partitions are to have; None takes a move back."""
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
 

@@ -169,7 +169,7 @@ class FetchSession:
                 entry.session = self
             else:
                 known.asked_again(entry.want)
-            # To the end: partitions with data are named again in every request, and others shall
+            # To the end: partitions with data are named again in every request, and others are to
             # get their turn when the response size is short.
             self.dirty.pop(known, None)
             self.dirty[known] = None

@@ -3,7 +3,7 @@
 Behaviour: -1 latest visible offset, -2 log start, t the first record at or after t, -3 (v7) the
 record with the largest timestamp (KIP-734), -4 (v8) as -2 and -5 (v9) nothing, since there is no
 tiered storage. Only the leader answers, but for debug consumers (replica id -2).
-Versions: v0 lists segment starts by file time. Before a new leader's high watermark reached the
+Versions: v0 lists segment starts by file time. Before a new leader's high watermark has reached the
 start of its epoch: OFFSET_NOT_AVAILABLE (v5) or LEADER_NOT_AVAILABLE.
 Readers of committed records (isolation level 1, v2) have the last stable offset as their end.
 Left out: nothing.

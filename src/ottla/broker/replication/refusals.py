@@ -42,7 +42,7 @@ _FOR_NOW = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-# Who gave its first batch up begins a new epoch, so that this only bounds what is remembered.
+# Whoever gave up its first batch begins a new epoch, so that this only bounds what is remembered.
 KEPT_MS = 10_000
 MOST_KEPT = 1_000
 # What belongs in a gap is back with the next attempts of its client, which are a second apart at
@@ -203,8 +203,8 @@ def _next_sequence(batch: _Batch, producer: Producer | None) -> int:
 
 
 def _is_heard(producer: Producer | None, partition: Partition) -> bool:
-    """As many batches as a producer can have under way came to this leader since it leads: what
-    another one refused is among them."""
+    """As many batches as a producer can have under way have come since this broker began to lead:
+    what another one refused is among them."""
     return (
         producer is not None
         and len(producer.batches) == KEPT_BATCHES

@@ -1,6 +1,6 @@
 """From a frame to a running handler, and from its result to the bytes of the answer.
 
-No sockets here: `connection.py` feeds frames in and writes what comes out.
+No sockets here: `broker/network/connection.py` feeds frames in and writes what comes out.
 """
 
 from __future__ import annotations
