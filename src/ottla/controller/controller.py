@@ -32,6 +32,7 @@ from ottla.controller.events import (
     Startup,
     StopReplicaResponseReceived,
     UncleanLeaderElectionEnabled,
+    UpdateMetadataResponseReceived,
 )
 from ottla.controller.gauges import gauges_of
 from ottla.controller.interpreter import ControllerMovedError, Interpreter, StoreUnavailableError
@@ -244,7 +245,7 @@ class Controller:
                     return self._resign_lost_reign()
             if self._reign is None:
                 return None
-            self.journal.record("event")
+            self.journal.record("event", **event.subject())
             return await self._reign.interpreter.run(decide(self._reign.context, event))
         except ControllerMovedError as moved:
             logger.info("Broker %d is not the controller: %s", self._broker_id, moved)
@@ -264,6 +265,7 @@ class Controller:
             logger.exception("Error while handling %s", event.name)
             await self._give_up(event, "an unexpected error")
         finally:
+            self.journal.flush()
             if isinstance(event, AutoPreferredLeaderElection):
                 self._schedule_rebalance(self._config.leader_imbalance_check_interval_s)
         return None
@@ -325,14 +327,18 @@ class Controller:
             epoch_zk_version=office.epoch_zk_version,
             strict_transitions=self._strict_transitions,
         )
-        interpreter = Interpreter(self._store, channels, self._queue.put, office.epoch_zk_version)
+        interpreter = Interpreter(
+            self._store, channels, self._queue.put, office.epoch_zk_version, self.journal.flush
+        )
         return Reign(context, interpreter, channels, self._ended_sessions)
 
     def _on_response(self, broker_id: int, message: Message, response: Any) -> None:
         if isinstance(message, m.LeaderAndIsrRequest):
-            self._queue.put(LeaderAndIsrResponseReceived(broker_id, response))
+            self._queue.put(LeaderAndIsrResponseReceived(broker_id, message, response))
         elif isinstance(message, m.StopReplicaRequest):
             self._queue.put(StopReplicaResponseReceived(broker_id, message, response))
+        elif isinstance(message, m.UpdateMetadataRequest):
+            self._queue.put(UpdateMetadataResponseReceived(broker_id, message, response))
 
     def _schedule_rebalance(self, delay_s: float) -> None:
         if self._reign is not None and self._config.auto_leader_rebalance_enable:
