@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ottla.client.fetch import FetchedRecord
 
 LIFECYCLE_TOPIC = "__ottla_lifecycle"
+# Stands where an event is about more topics than it can name.
+MANY_TOPICS = "*"
 
 
 class NoEvents(OttlaError):
@@ -106,10 +108,8 @@ def parse_event(value: bytes | None) -> dict[str, Any] | None:
 
 
 def is_about(event: dict[str, Any], topic: str) -> bool:
-    """Requests and answers that name too many topics for an event each may be about this one."""
-    if event.get("topic") is None:
-        return event.get("kind") in ("request", "answer")
-    return bool(event["topic"] == topic)
+    """Requests and answers that name too many topics for an event each may name this one."""
+    return event.get("topic") in (topic, MANY_TOPICS)
 
 
 def line(event: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from ottla.controller.context import ControllerContext
 from ottla.controller.decisions import decide
 from ottla.controller.events import (
     AlterIsr,
+    Answer,
     ApiPartitionReassignment,
     AutoPreferredLeaderElection,
     ControlledShutdown,
@@ -245,7 +246,9 @@ class Controller:
                     return self._resign_lost_reign()
             if self._reign is None:
                 return None
-            self.journal.record("event", **event.subject())
+            if not isinstance(event, Answer):
+                # Answers are told of topic by topic.
+                self.journal.record("event", **event.subject())
             return await self._reign.interpreter.run(decide(self._reign.context, event))
         except ControllerMovedError as moved:
             logger.info("Broker %d is not the controller: %s", self._broker_id, moved)

@@ -140,9 +140,6 @@ class Answer(Event):
     request: Any
     response: Any
 
-    def subject(self) -> Subject:
-        return {"broker": self.broker_id}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeaderAndIsrResponseReceived(Answer):

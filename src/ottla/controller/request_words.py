@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
     LeaderAndIsrState = m.LeaderAndIsrRequest.LeaderAndIsrPartitionState
 
-# A request about more topics than this is one event without a topic: at a failover all are named.
+# A request about more topics than this is one event: at a failover all are named. No topic can have
+# the name that it goes by.
 MAX_TOPICS_TOLD = 100
+MANY_TOPICS = "*"
 # A request with more partitions than this has its line in the log, but none for each partition.
 MAX_PARTITIONS_TRACED = 1_000
 _MAX_NUMBERS = 20
 
 
 class TopicWords(NamedTuple):
-    """What a request or an answer says of one topic; None stands for many topics, or for none."""
+    """What a request or an answer says of one topic, or of MANY_TOPICS, or of brokers alone."""
 
     topic: str | None
     words: str
@@ -44,7 +46,7 @@ def request_by_topic(request: ControlRequest) -> list[TopicWords]:
     if not topics:
         return [TopicWords(None, "live brokers only")]
     if len(topics) > MAX_TOPICS_TOLD:
-        return [TopicWords(None, f"{len(topics)} topics")]
+        return [TopicWords(MANY_TOPICS, f"{len(topics)} topics")]
     return [
         TopicWords(topic.topic_name, _words(request, topic.partition_states)) for topic in topics
     ]
@@ -80,9 +82,11 @@ def error_name(code: int) -> str:
 def answer_by_topic(request: Any, response: Any) -> list[TopicWords]:
     """What was answered to each topic of the request, with the errors of its partitions."""
     topics = request.topic_states
-    if not topics or len(topics) > MAX_TOPICS_TOLD:
-        error = error_name(response.error_code)
-        return [TopicWords(None, f"{len(topics)} topics" if topics else "live brokers only", error)]
+    error = error_name(response.error_code)
+    if not topics:
+        return [TopicWords(None, "live brokers only", error)]
+    if len(topics) > MAX_TOPICS_TOLD:
+        return [TopicWords(MANY_TOPICS, f"{len(topics)} topics", error)]
     refused = dict(_refused(request, response))
     return [
         _answer(topic.topic_name, response.error_code, refused.get(topic.topic_name, {}))

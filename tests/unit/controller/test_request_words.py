@@ -91,11 +91,9 @@ def test_large_requests_have_few_words() -> None:
     )
     names = {f"t{number}": 1 for number in range(MAX_TOPICS_TOLD + 1)}
     asked = leader_and_isr(0, names)
-    assert request_by_topic(asked) == [(None, "101 topics", None)]
+    assert request_by_topic(asked) == [("*", "101 topics", None)]
     answer = m.LeaderAndIsrResponse(error_code=11)
-    assert answer_by_topic(asked.message, answer) == [
-        (None, "101 topics", "STALE_CONTROLLER_EPOCH")
-    ]
+    assert answer_by_topic(asked.message, answer) == [("*", "101 topics", "STALE_CONTROLLER_EPOCH")]
 
 
 def test_answers() -> None:
