@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from ottla.config.definitions import (
@@ -149,6 +149,8 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
+    # The topic's own values as they are stored, for people to read.
+    overrides: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def compact(self) -> bool:
@@ -170,7 +172,8 @@ class LogConfig:
         values = _values(broker_config, overrides or {})
         attributes = {name.replace(".", "_"): value for name, value in values.items()}
         policies = cast("tuple[str, ...]", attributes.pop("cleanup_policy"))
-        return LogConfig(cleanup_policy=frozenset(policies), **attributes)  # type: ignore[arg-type]  # types follow the table, checked in tests
+        own = dict(overrides or {})
+        return LogConfig(cleanup_policy=frozenset(policies), overrides=own, **attributes)  # type: ignore[arg-type]  # types follow the table, checked in tests
 
 
 def validate_topic_configs(overrides: Mapping[str, str]) -> None:

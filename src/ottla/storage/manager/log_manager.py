@@ -207,10 +207,9 @@ class LogManager:
         return log
 
     def _created(self, log: Log) -> Log:
-        policy = ",".join(sorted(log.settings.cleanup_policy))
-        properties = f"cleanup.policy={policy}, retention.ms={log.settings.retention_ms}"
-        text = "Created log for partition %s in %s with properties {%s}."
-        logger.info(text, log.tp, log.folder, properties)
+        own = ", ".join(f"{key}={value}" for key, value in sorted(log.settings.overrides.items()))
+        text = "Created log for partition %s in %s with properties {%s}"
+        logger.info(text, log.tp, log.folder, own)
         return self._enter(log)
 
     async def create_ahead(self, wanted: Mapping[TopicPartition, TopicId]) -> None:
