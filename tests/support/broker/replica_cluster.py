@@ -20,6 +20,7 @@ from ottla.broker.replication.append import ProduceResult
 from ottla.broker.replication.controller_orders import ControllerOrders
 from ottla.broker.replication.follower import fetcher
 from ottla.broker.replication.order_epochs import OrderEpochs
+from ottla.broker.replication.order_log import Sender
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.config.broker import BrokerConfig
@@ -187,7 +188,7 @@ class Broker:
             ]
         else:
             request.ungrouped_partition_states = [state]
-        errors = self.orders.carry_out(leader_and_isr.read_orders(request))
+        errors = self.orders.carry_out(leader_and_isr.read_orders(request), Sender(0, 1, 0))
         response = leader_and_isr.make_response(request, version, errors)
         if version >= 5:
             return ErrorCode(response.topics[0].partition_errors[0].error_code)

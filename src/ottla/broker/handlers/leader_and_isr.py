@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.replication.controller_orders import Errors, Order
+from ottla.broker.replication.order_log import Sender
 from ottla.errors import ErrorCode
 from ottla.metadata.store import StoreError
 from ottla.security.rights import Operation, allowed_on_cluster
@@ -36,16 +37,33 @@ async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.Leade
     orders = read_orders(request)
     if not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION):
         return _refuse(request, ctx.version, orders, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    sender = Sender(request.controller_id, request.controller_epoch, ctx.header.correlation_id)
+    controller.log.handling("LeaderAndIsr", sender, len(orders))
+    clock = services.runtime.clock
+    begun_ms = clock.monotonic_ms()
+    response = await _obey(ctx, request, orders, sender)
+    elapsed_ms = clock.monotonic_ms() - begun_ms
+    controller.log.finished("LeaderAndIsr", sender, len(orders), elapsed_ms)
+    return response
+
+
+async def _obey(
+    ctx: RequestContext, request: m.LeaderAndIsrRequest, orders: Sequence[Order], sender: Sender
+) -> m.LeaderAndIsrResponse:
+    services, controller = ctx.services, ctx.services.orders
     await _load_topic_configs(services, orders)
     error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
+    if error is ErrorCode.NONE:
+        await _settle_other_lives(services, request)
+        await controller.make_logs_ahead(orders)
+        if request.controller_epoch < controller.epochs.controller_epoch:
+            # A newer controller spoke up while the logs were made.
+            error = ErrorCode.STALE_CONTROLLER_EPOCH
+    if error is ErrorCode.STALE_CONTROLLER_EPOCH:
+        controller.log.old_controller("LeaderAndIsr", sender, controller.epochs.controller_epoch)
     if error is not ErrorCode.NONE:
         return _refuse(request, ctx.version, orders, error)
-    await _settle_other_lives(services, request)
-    await controller.make_logs_ahead(orders)
-    if request.controller_epoch < controller.epochs.controller_epoch:
-        # A newer controller spoke up while the logs were made.
-        return _refuse(request, ctx.version, orders, ErrorCode.STALE_CONTROLLER_EPOCH)
-    return make_response(request, ctx.version, controller.carry_out(orders))
+    return make_response(request, ctx.version, controller.carry_out(orders, sender))
 
 
 def read_orders(request: m.LeaderAndIsrRequest) -> list[Order]:

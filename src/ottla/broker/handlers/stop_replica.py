@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.replication.controller_orders import NO_EPOCH, Stop
+from ottla.broker.replication.order_log import Sender
 from ottla.errors import ErrorCode
 from ottla.security.rights import Operation, require_cluster
 from ottla.types import TopicPartition
@@ -29,17 +30,23 @@ async def handle(ctx: RequestContext, request: m.StopReplicaRequest) -> m.StopRe
     require_cluster(ctx, Operation.CLUSTER_ACTION)
     orders = ctx.services.orders
     response = m.StopReplicaResponse
+    stops = list(_stops(request, ctx.version))
+    sender = Sender(request.controller_id, request.controller_epoch, ctx.header.correlation_id)
+    orders.log.handling("StopReplica", sender, len(stops))
     error = orders.epochs.refusal(request.broker_epoch, request.controller_epoch)
+    if error is ErrorCode.STALE_CONTROLLER_EPOCH:
+        orders.log.old_controller("StopReplica", sender, orders.epochs.controller_epoch)
     if error is not ErrorCode.NONE:
+        orders.log.flush()
         return response(error_code=error)
+    errors = [(stop.tp, orders.stop(stop, sender)) for stop in stops]
+    orders.log.flush()
     return response(
         partition_errors=[
             response.StopReplicaPartitionError(
-                topic_name=stop.tp.topic,
-                partition_index=stop.tp.partition,
-                error_code=orders.stop(stop),
+                topic_name=tp.topic, partition_index=tp.partition, error_code=error
             )
-            for stop in _stops(request, ctx.version)
+            for tp, error in errors
         ]
     )
 

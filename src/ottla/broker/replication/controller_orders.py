@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.replication.order_epochs import OrderEpochs
+from ottla.broker.replication.order_log import OrderLog, Sender
 from ottla.broker.replication.partition import Partition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.log import Log
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     PartitionState = m.LeaderAndIsrRequest.LeaderAndIsrPartitionState
 
-_state_changes = logging.getLogger("state.change.logger")
 # Leader epochs of a StopReplica that is carried out whatever the partition's own epoch is.
 NO_EPOCH = -1
 _EPOCH_DURING_DELETE = -2
@@ -49,6 +48,7 @@ class ControllerOrders:
 
     def __init__(self, replicas: ReplicaManager, epochs: OrderEpochs) -> None:
         self.epochs = epochs
+        self.log = OrderLog(replicas.broker_id)
         self._replicas = replicas
         self._partitions = replicas.partitions
         self._logs = replicas.log_manager
@@ -73,51 +73,51 @@ class ControllerOrders:
             }
         )
 
-    def carry_out(self, orders: Iterable[Order]) -> Errors:
+    def carry_out(self, orders: Iterable[Order], sender: Sender) -> Errors:
         errors: Errors = {}
         to_lead: list[Order] = []
         to_follow: list[Order] = []
         for order in orders:
-            error = self._objection(order)
+            error = self._objection(order, sender)
             errors[order.tp] = error
             if error is ErrorCode.NONE:
                 (to_lead if order.state.leader == self._broker_id else to_follow).append(order)
-        self._make_leaders(to_lead, errors)
-        self._make_followers(to_follow, errors)
+        self._make_leaders(to_lead, sender, errors)
+        self._make_followers(to_follow, sender, errors)
+        self.log.flush()
         self._replicas.moves.resume()
         return errors
 
-    def _objection(self, order: Order) -> ErrorCode:
+    def _objection(self, order: Order, sender: Sender) -> ErrorCode:
         """Why an order is refused; NONE if it is to be carried out."""
         tp, state = order.tp, order.state
         if self._partitions.is_offline(tp):
+            self.log.offline("LeaderAndIsr request", sender, tp)
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._partitions.get(tp)
         log = self._partitions.log(tp) or self._logs.get(tp)
-        if not _topic_id_fits(log, order.topic_id):
-            _state_changes.error("%s: the log has another topic id than the request", tp)
+        if log is not None and not _topic_id_fits(log, order.topic_id):
+            self.log.other_topic_id(tp, log.topic_id, order.topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None and state.leader_epoch <= partition.leader_epoch:
             if log is not None and log.topic_id == ZERO_TOPIC_ID != order.topic_id:
                 log.assign_topic_id(order.topic_id)
-            _state_changes.info(
-                "%s: LeaderAndIsr with epoch %d ignored, the current one is %d",
-                tp,
-                state.leader_epoch,
-                partition.leader_epoch,
-            )
+            asked, current = state.leader_epoch, partition.leader_epoch
+            self.log.fenced("LeaderAndIsr request", sender, tp, asked, current)
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self._broker_id not in state.replicas:
+            self.log.not_assigned(sender, tp, state.replicas)
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE
 
-    def _enter(self, order: Order, errors: Errors) -> tuple[Partition, Log] | None:
+    def _enter(self, order: Order, sender: Sender, errors: Errors) -> tuple[Partition, Log] | None:
         """The partition and its log; where there is no disk for it, the partition is offline."""
         partition = self._partitions.enter(order.tp)
         try:
             return partition, self._log_for(partition, order)
         except (KafkaError, OSError) as error:
-            _state_changes.error("%s: no log: %s", order.tp, error)
+            role = "leader" if order.state.leader == self._broker_id else "follower"
+            self.log.disk_error(sender, order.tp, order.state, role, error)
             self._replicas.set_offline(order.tp)
             errors[order.tp] = ErrorCode.KAFKA_STORAGE_ERROR
             return None
@@ -132,29 +132,25 @@ class ControllerOrders:
             log.assign_topic_id(order.topic_id)
         return log
 
-    def _make_leaders(self, orders: list[Order], errors: Errors) -> None:
+    def _make_leaders(self, orders: list[Order], sender: Sender, errors: Errors) -> None:
         self._fetchers.remove([order.tp for order in orders])
+        if orders:
+            self.log.stopped_fetchers_to_lead(sender, len(orders))
         now_ms = self._clock.monotonic_ms()
-        lines: list[str] = []
         for order in orders:
-            entered = self._enter(order, errors)
+            entered = self._enter(order, sender, errors)
             if entered is None:
                 continue
             partition, log = entered
+            previous_epoch = partition.leader_epoch
             partition.become_leader(order.state, log, now_ms)
-            lines.append(
-                f"{order.tp}: leads from offset {partition.epoch_start_offset} with epoch "
-                f"{partition.leader_epoch}, ISR {partition.in_sync.members}"
-            )
+            self.log.leads(partition, log, order.state, previous_epoch)
             self._leadership.began(order.tp, partition.leader_epoch)
-        if lines:
-            # All in one: ten thousand single records hold up a start by half a second.
-            _state_changes.info("%s", "\n".join(lines))
 
-    def _make_followers(self, orders: list[Order], errors: Errors) -> None:
+    def _make_followers(self, orders: list[Order], sender: Sender, errors: Errors) -> None:
         following: list[Partition] = []
         for order in orders:
-            entered = self._enter(order, errors)
+            entered = self._enter(order, sender, errors)
             if entered is None:
                 continue
             partition, log = entered
@@ -162,24 +158,28 @@ class ControllerOrders:
             leader = order.state.leader
             if leader < 0 or self._metadata_cache.endpoint(leader, self._listener) is None:
                 # The log is there for when a leader shows up; the order itself is not taken.
-                _state_changes.warning("%s: leader %d is not known here", order.tp, leader)
+                self.log.leader_unknown(sender, order.tp, order.state)
                 continue
-            was_leader = partition.is_leader
+            was_leader, previous_epoch = partition.is_leader, partition.leader_epoch
             self._fetchers.remove([order.tp])
             partition.become_follower(order.state, log)
-            _state_changes.info(
-                "%s: follows broker %d with epoch %d", order.tp, leader, partition.leader_epoch
-            )
+            self.log.follows(partition, log, previous_epoch)
             following.append(partition)
             if was_leader:
                 self._leadership.ended(order.tp, partition.leader_epoch)
+        if orders:
+            self.log.stopped_fetchers_to_follow(sender, len(following))
         self._fetchers.add(following)
 
     # --- stop -------------------------------------------------------------------------------
 
-    def stop(self, stop: Stop) -> ErrorCode:
+    def stop(self, stop: Stop, sender: Sender) -> ErrorCode:
+        """Whoever has stopped all of a request flushes `log`."""
         tp = stop.tp
+        self.log.stop(sender, tp, stop.leader_epoch, delete=stop.delete)
+        request = f"StopReplica request (delete={str(stop.delete).lower()})"
         if self._partitions.is_offline(tp):
+            self.log.offline(request, sender, tp)
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._partitions.get(tp)
         if partition is None:
@@ -189,15 +189,15 @@ class ControllerOrders:
             return ErrorCode.NONE
         always = stop.leader_epoch in (NO_EPOCH, _EPOCH_DURING_DELETE)
         if not always and stop.leader_epoch <= partition.leader_epoch:
+            self.log.fenced(request, sender, tp, stop.leader_epoch, partition.leader_epoch)
             return ErrorCode.FENCED_LEADER_EPOCH
         if stop.delete:
             self._replicas.delete(tp, stop.leader_epoch if stop.leader_epoch >= 0 else None)
         else:
             self._fetchers.remove([tp])
             partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        _state_changes.info("%s: replica stopped%s", tp, " and deleted" if stop.delete else "")
         return ErrorCode.NONE
 
 
-def _topic_id_fits(log: Log | None, topic_id: TopicId) -> bool:
-    return log is None or ZERO_TOPIC_ID in (log.topic_id, topic_id) or log.topic_id == topic_id
+def _topic_id_fits(log: Log, topic_id: TopicId) -> bool:
+    return ZERO_TOPIC_ID in (log.topic_id, topic_id) or log.topic_id == topic_id

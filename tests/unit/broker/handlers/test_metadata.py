@@ -11,6 +11,7 @@ import pytest
 from ottla.broker.handlers import describe_cluster, metadata, update_metadata
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.replication.order_epochs import OrderEpochs
+from ottla.broker.replication.order_log import OrderLog
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.znodes import BrokerIdZnode, BrokerInfo
 from ottla.types import Endpoint
@@ -175,7 +176,7 @@ async def test_authorized_operations_only_when_asked() -> None:
 
 async def test_update_metadata_is_fenced_by_both_epochs() -> None:
     epochs = OrderEpochs(broker_epoch=10, controller_epoch=4)
-    ctx = context(7, orders=SimpleNamespace(epochs=epochs))
+    ctx = context(7, orders=SimpleNamespace(epochs=epochs, log=OrderLog(1)))
     cache = ctx.services.metadata_cache
 
     async def send(**epochs: int) -> int:
