@@ -143,12 +143,15 @@ class ControllerOrders:
                 continue
             partition, log = entered
             previous_epoch = partition.leader_epoch
-            partition.become_leader(order.state, log, now_ms)
+            is_new_leader = partition.become_leader(order.state, log, now_ms)
             self.log.leads(partition, log, order.state, previous_epoch)
+            if not is_new_leader:
+                self.log.led_already(sender, order.tp, order.state)
             self._leadership.began(order.tp, partition.leader_epoch)
 
     def _make_followers(self, orders: list[Order], sender: Sender, errors: Errors) -> None:
         following: list[Partition] = []
+        new_followers = 0
         for order in orders:
             entered = self._enter(order, sender, errors)
             if entered is None:
@@ -161,14 +164,19 @@ class ControllerOrders:
                 self.log.leader_unknown(sender, order.tp, order.state)
                 continue
             was_leader, previous_epoch = partition.is_leader, partition.leader_epoch
+            follows_already = partition.leader == leader
             self._fetchers.remove([order.tp])
             partition.become_follower(order.state, log)
             self.log.follows(partition, log, previous_epoch)
+            if follows_already:
+                self.log.followed_already(sender, order.tp, order.state)
+            else:
+                new_followers += 1
             following.append(partition)
             if was_leader:
                 self._leadership.ended(order.tp, partition.leader_epoch)
         if orders:
-            self.log.stopped_fetchers_to_follow(sender, len(following))
+            self.log.stopped_fetchers_to_follow(sender, new_followers)
         self._fetchers.add(following)
 
     # --- stop -------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange, IsrSubmitte
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 
-_state_changes = logging.getLogger("state.change.logger")
+logger = logging.getLogger(__name__)
 # Answers after which only a LeaderAndIsr can help: another controller or leader knows better.
 _STUCK = frozenset(
     {
@@ -78,7 +78,9 @@ class InSyncReplicas:
             self._tp, self._leader_epoch, members, self.partition_epoch, self._answered
         )
         if self._alter_isr.submit(change):
-            _state_changes.info("%s: ISR %s -> %s asked for", self._tp, self.members, members)
+            verb = "Shrinking" if len(members) < len(self.members) else "Expanding"
+            before, after = _join(self.members), _join(members)
+            logger.info("[Partition %s] %s ISR from %s to %s", self._tp, verb, before, after)
             self.in_flight = members
 
     def catch_up_with(self, members: Collection[int], partition_epoch: int) -> None:
@@ -111,5 +113,10 @@ class InSyncReplicas:
         self.members = members
         self.partition_epoch = partition_epoch
         self.in_flight = None
-        _state_changes.info("%s: ISR is now %s", self._tp, members)
+        text = "[Partition %s] ISR updated to %s and version updated to [%d]"
+        logger.info(text, self._tp, _join(members), partition_epoch)
         self._on_change(has_lost)
+
+
+def _join(members: Collection[int]) -> str:
+    return ",".join(map(str, members))

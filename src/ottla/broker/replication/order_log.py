@@ -132,12 +132,13 @@ class OrderLog:
     def disk_error(
         self, sender: Sender, tp: TopicPartition, state: PartitionState, role: str, error: Exception
     ) -> None:
+        leader = f" with leader {state.leader}" if role == "follower" else ""
         self.add(
             logging.ERROR,
             f"Skipped the become-{role} state change with correlation id {sender.correlation_id}"
             f" from controller {sender.controller_id} epoch {sender.controller_epoch} for partition"
-            f" {tp} (last update controller epoch {state.controller_epoch}) since the replica for"
-            f" the partition is offline due to disk error {error}",
+            f" {tp} (last update controller epoch {state.controller_epoch}){leader} since the"
+            f" replica for the partition is offline due to disk error {error}",
         )
 
     def leader_unknown(self, sender: Sender, tp: TopicPartition, state: PartitionState) -> None:
@@ -170,6 +171,25 @@ class OrderLog:
             f" {_list(partition.in_sync.members)} addingReplicas {_list(state.adding_replicas)}"
             f" removingReplicas {_list(state.removing_replicas)}. Previous leader epoch was"
             f" {previous_epoch}.",
+        )
+
+    def led_already(self, sender: Sender, tp: TopicPartition, state: PartitionState) -> None:
+        self.add(
+            logging.INFO,
+            "Skipped the become-leader state change after marking its partition as leader with"
+            f" correlation id {sender.correlation_id} from controller {sender.controller_id} epoch"
+            f" {sender.controller_epoch} for partition {tp} (last update controller epoch"
+            f" {state.controller_epoch}) since it is already the leader for the partition.",
+        )
+
+    def followed_already(self, sender: Sender, tp: TopicPartition, state: PartitionState) -> None:
+        self.add(
+            logging.INFO,
+            "Skipped the become-follower state change after marking its partition as follower with"
+            f" correlation id {sender.correlation_id} from controller {sender.controller_id} epoch"
+            f" {sender.controller_epoch} for partition {tp} (last update controller epoch"
+            f" {state.controller_epoch}) since the new leader {state.leader} is the same as the old"
+            " leader",
         )
 
     def follows(self, partition: Partition, log: Log, previous_epoch: int) -> None:
