@@ -34,6 +34,7 @@ COMMANDS = {
     "reassign": _Entry("reassign.command", "Move partitions between brokers and log directories."),
     "elect": _Entry("elect", "Elect leaders of partitions."),
     "groups": _Entry("groups.command", "List, describe, reset and delete consumer groups."),
+    "acls": _Entry("acls.command", "Add, remove and list ACLs: who may do what."),
     "produce": _Entry("data.produce", "Write lines of text as records to a topic."),
     "consume": _Entry("data.consume", "Read records of a topic."),
     "dump-log": _Entry(
