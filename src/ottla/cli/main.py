@@ -37,6 +37,10 @@ COMMANDS = {
     "acls": _Entry("acls.command", "Add, remove and list ACLs: who may do what."),
     "produce": _Entry("data.produce", "Write lines of text as records to a topic."),
     "consume": _Entry("data.consume", "Read records of a topic."),
+    "get-offsets": _Entry("data.get_offsets", "Show offsets of topics, by end or by time."),
+    "delete-records": _Entry(
+        "data.delete_records", "Delete the records before given offsets, for good."
+    ),
     "dump-log": _Entry(
         "data.dump_log", "Show batches, records and index entries of a log's files."
     ),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from ottla.cli.include_list import compile_include_list
 from ottla.config.definitions import java_integer
 from ottla.errors import OttlaError
 from ottla.topics.names import has_collision_chars
@@ -220,12 +221,8 @@ def select_topics(names: Sequence[str], options: TopicOptions) -> list[str]:
     wanted = options.topic
     if wanted is None:
         return list(names)
-    pattern = wanted.strip().replace(",", "|").replace(" ", "").strip("\"'")
-    try:
-        compiled = re.compile(pattern)
-    except re.error:
-        raise TopicCommandError(f"{pattern} is an invalid regex.") from None
-    found = [name for name in names if compiled.fullmatch(name)]
+    pattern = compile_include_list(wanted)
+    found = [name for name in names if pattern.fullmatch(name)]
     if not found and options.action != "list" and not options.if_exists:
         raise TopicCommandError(f"Topic '{wanted}' does not exist as expected")
     return found

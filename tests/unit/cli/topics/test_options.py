@@ -7,6 +7,7 @@ from typing import Any
 import click
 import pytest
 
+from ottla.cli.include_list import InvalidPattern
 from ottla.cli.topics.options import (
     TopicCommandError,
     TopicOptions,
@@ -179,7 +180,7 @@ def test_topics_are_selected_by_regular_expression() -> None:
     assert select("a,bxc") == ["a", "bxc"]
     assert select("a.*") == ["a", "ab"]
     assert select('"a, b\\.c"') == ["a", "b.c"]
-    with pytest.raises(TopicCommandError, match=r"^\( is an invalid regex\.$"):
+    with pytest.raises(InvalidPattern, match=r"^\( is an invalid regex\.$"):
         select("(")
     with pytest.raises(TopicCommandError, match=r"^Topic 'x' does not exist as expected$"):
         select("x")
