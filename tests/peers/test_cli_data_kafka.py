@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from ottla.cli import main as cli_main
-from ottla.testing.java import ApacheKafka, ApacheZooKeeper, java_command
+from ottla.testing.java import ApacheKafka, ApacheZooKeeper, java_command, run_tool
 from tests.support.peers.java_tools import ToolSession, need_jars
 
 pytestmark = pytest.mark.peers
@@ -189,4 +189,35 @@ def test_delete_records_prints_the_lines_of_kafkas_tool(kafka: ApacheKafka, tmp_
         "by-ottla:0:2",
         "by-ottla:1:3",
         "by-ottla:2:0",
+    ]
+
+
+def test_znodes_are_those_of_zookeepers_own_tool(kafka: ApacheKafka) -> None:
+    """Kafka's znodes on Apache ZooKeeper, with zkCli beside."""
+
+    def zk_cli(*words: str) -> list[str]:
+        host = kafka.zookeeper.partition("/")[0]
+        main = "org.apache.zookeeper.ZooKeeperMain"
+        printed = run_tool("zookeeper-3.8", main, "-server", host, *words)
+        return printed.stdout.splitlines()
+
+    def zk(*words: str) -> list[str]:
+        place = ["--zookeeper", kafka.zookeeper.partition("/")[0]]
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            assert cli_main.run(["zk", *words, *place]) == 0
+        return out.getvalue().splitlines()
+
+    broker = "/data/brokers/ids/0"
+    ours, theirs = zk("get", "-s", broker), zk_cli("get", "-s", broker)
+    # zkCli shows times in words of its own.
+    for lines in (ours, theirs):
+        lines[:] = [line for line in lines if not re.match("[cm]time = ", line)]
+    assert ours == theirs[-len(ours) :] and len(ours) == 10
+    listed = [path for path in zk_cli("ls", "-R", "/data/brokers") if path.count("/") > 2]
+    assert sorted(zk("ls", "-R", "/data/brokers")) == sorted(listed) and broker in listed
+    watched = zk("watch", "-R", "/data/brokers/ids", "--max-changes", "2")
+    assert [line.split(" ", 4)[2:4] for line in watched] == [
+        ["there", "/data/brokers/ids"],
+        ["there", broker],
     ]

@@ -44,6 +44,7 @@ COMMANDS = {
     "dump-log": _Entry(
         "data.dump_log", "Show batches, records and index entries of a log's files."
     ),
+    "zk": _Entry("zk.command", "Read znodes: ls, get, watch."),
     "events": _Entry("events", "Show what the controller did to topics."),
     "pipeline": _Entry("pipeline", "Run data pipelines over topics, on Spark."),
     "bench": _Entry("bench", "Measure parts of Ottla beside their peers."),
