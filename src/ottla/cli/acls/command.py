@@ -24,6 +24,7 @@ from ottla.cli.options import (
     connect_admin,
     describe_error,
     flag,
+    interruptible,
     output_option,
     print_json,
     run_async,
@@ -127,7 +128,8 @@ def _is_confirmed(
             "Are you sure you want to delete all ACLs for resource filter "
             f"`{_text(resource)}`? (y/n)",
         )
-    answer = sys.stdin.readline()
+    with interruptible():
+        answer = sys.stdin.readline()
     if not answer:
         raise AclCommandError("nobody answered, nothing was removed: --force does not ask")
     return answer.strip().lower() == "y"
