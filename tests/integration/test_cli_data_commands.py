@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -146,6 +147,28 @@ def test_where_to_begin(ottla: Cli, topic: str, tmp_path: Path) -> None:
     assert values("--partition", "1", "--offset", "earliest", "--max-messages", "3") == [0, 1, 2]
 
 
+def test_since_when(ottla: Cli, topic: str, tmp_path: Path) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    ages_h = (30, 20, 2, 1)
+    records = [
+        {"value": f"{age} h", "partition": n % 2, "timestamp": now_ms - age * 3_600_000}
+        for n, age in enumerate(ages_h)
+    ]
+    path = tmp_path / "lines"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert ottla("produce", topic, "--format", "json", "--file", str(path))[0] == 0
+
+    def values(since: str) -> set[str]:
+        code, lines, err = ottla("consume", topic, "--since", since)
+        assert (code, err) == (0, "")
+        return set(lines)
+
+    assert values("1d") == {"20 h", "2 h", "1 h"}
+    assert values("1h30m") == {"1 h"}
+    assert values("PT10M") == set()
+    assert values("2001-01-01") == values("1000") == {f"{age} h" for age in ages_h}
+
+
 def test_without_acknowledgement(running: Cluster, ottla: Cli, topic: str, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("a\nb\n")
@@ -240,6 +263,9 @@ def test_failures_in_one_line(ottla: Cli, tmp_path: Path) -> None:
         ("consume", "t", "--topic", "u"),
         ("consume",),
         ("consume", "t", "--offset", "1", "--from-beginning"),
+        ("consume", "t", "--offset", "1", "--since", "1h"),
+        ("consume", "t", "--since", "yesterday"),
+        ("consume", "t", "--property", "print.colour=true"),
     ):
         code, out, err = ottla(*arguments)
         assert (code, out, err.count("\n")) == (1, [], 1), err

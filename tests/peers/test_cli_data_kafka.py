@@ -92,6 +92,15 @@ def test_both_consoles_print_the_same(kafka: ApacheKafka, tmp_path: Path) -> Non
     )  # fmt: skip
     ours = ottla(kafka, "consume", "same", "--timestamps", "--positions", "--headers", "--keys")
     assert sorted(ours) == sorted(theirs) and len(ours) == 4
+    words = []
+    for name in ("print.key=true", "print.headers=true", "print.value=false", "key.separator=|",
+                 "null.literal=-", "headers.separator=+"):  # fmt: skip
+        words += ["--property", name]
+    theirs = console(
+        "kafka.tools.ConsoleConsumer", "--bootstrap-server", kafka.bootstrap_servers,
+        "--topic", "same", "--from-beginning", "--max-messages", "4", *words,
+    )  # fmt: skip
+    assert sorted(ottla(kafka, "consume", "same", *words)) == sorted(theirs) and len(theirs) == 4
 
 
 def fill(kafka: ApacheKafka, folder: Path, topic: str) -> None:
