@@ -103,6 +103,44 @@ def test_both_consoles_print_the_same(kafka: ApacheKafka, tmp_path: Path) -> Non
     assert sorted(ottla(kafka, "consume", "same", *words)) == sorted(theirs) and len(theirs) == 4
 
 
+def test_a_group_of_ours_and_of_kafkas_console(kafka: ApacheKafka, tmp_path: Path) -> None:
+    """Each goes on where the other stopped; then both are members at a time."""
+    bootstrap = ("--bootstrap-server", kafka.bootstrap_servers)
+    theirs = ("--topic", "shared", "--group", "mixed", "--from-beginning")
+    ottla(kafka, "topics", "--create", "--topic", "shared", "--partitions", "2")
+    path = tmp_path / "lines"
+    path.write_text("".join(f"{n}\n" for n in range(6)))
+    write = ("produce", "shared", "--file", str(path))
+    ottla(kafka, *write)
+    first = ottla(kafka, "consume", "shared", "--group", "mixed", "--max-messages", "2")
+    console_class = "kafka.tools.ConsoleConsumer"
+    second = console(console_class, *bootstrap, *theirs, "--max-messages", "3")
+    third = ottla(kafka, "consume", "shared", "--group", "mixed")
+    assert (len(first), len(second), len(third)) == (2, 3, 1)
+    assert sorted(first + second + third) == [f"{n}" for n in range(6)]
+
+    with subprocess.Popen(
+        [*java_command("kafka-2.8.2", console_class), *bootstrap, *theirs],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as java:
+        assert java.stdout is not None
+        ottla(kafka, *write)
+        # Once it reads it is a member; then ours takes one of the two partitions.
+        got = [java.stdout.readline()]
+        ottla(kafka, "topics", "--describe", "--topic", "shared")
+        described = ottla(kafka, "groups", "--describe", "--group", "mixed", "--members")
+        assert len(described) == 3, "a blank line, the header, one member"
+        assert run_ottla(kafka, "consume", "shared", "--group", "mixed").code == 0
+        path.write_text("last\n")
+        for partition in ("0", "1"):
+            ottla(kafka, *write, "--partition", partition)
+        while got.count("last\n") < 2:
+            got.append(java.stdout.readline())
+        java.terminate()
+    assert len(got) >= 3, "it has both partitions again"
+
+
 def fill(kafka: ApacheKafka, folder: Path, topic: str) -> None:
     """Three partitions with 4, 3 and no records, of the times 1000, 2000…"""
     ottla(kafka, "topics", "--create", "--topic", topic, "--partitions", "3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -59,6 +60,11 @@ class Wanted(NamedTuple):
     help="Start with the first record of that time or later: 10m, 1h30m (ago), 2026-01-31T09:30.",
 )  # fmt: skip
 @click.option(
+    "--group", metavar="NAME",
+    help="Read as a member of a consumer group: go on where it stopped, share the partitions with "
+    "its other members.",
+)  # fmt: skip
+@click.option(
     "--partition", "partitions", type=click.IntRange(min=0), multiple=True,
     help="Only this partition; may be given more than once.",
 )  # fmt: skip
@@ -90,6 +96,7 @@ def command(
     from_beginning: bool,
     offset: str | None,
     since: str | None,
+    group: str | None,
     partitions: tuple[int, ...],
     follow: bool,
     max_messages: int | None,
@@ -104,6 +111,8 @@ def command(
 ) -> None:
     from ottla.cli.data.record_text import Columns, json_line, unescaped, with_properties
 
+    if group is not None:
+        check_group(partitions, offset, since)
     start = choose_start(from_beginning, offset, since, follow=follow)
     wanted = Wanted(topic, partitions, start, follow, max_messages, timeout)
     columns = Columns(
@@ -114,9 +123,52 @@ def command(
 
     async def work() -> None:
         async with connect_admin(bootstrap_server, command_config) as admin:
-            await _print_records(_batches(admin, wanted), line, max_messages)
+            if group is None:
+                await _print_records(_batches(admin, wanted), line, max_messages)
+            else:
+                await _read_as_member(admin, wanted, group, line)
 
     run_async(work())
+
+
+def check_group(partitions: tuple[int, ...], offset: str | None, since: str | None) -> None:
+    if partitions:
+        raise click.UsageError("Options group and partition cannot be specified together.")
+    if offset is not None or since is not None:
+        raise click.UsageError(
+            "a group goes on where it stopped: `ottla groups --reset-offsets` moves it, --offset "
+            "and --since are for reading without one"
+        )
+
+
+async def _read_as_member(
+    admin: Admin, wanted: Wanted, group: str, line: Callable[[FetchedRecord], bytes]
+) -> None:
+    from ottla.cli.data.consume_group import GroupReader, GroupReading
+
+    await _partitions(admin, wanted)  # a topic that is not there has a better message
+
+    async def show(found: list[FetchedRecord]) -> None:
+        data = b"".join([line(record) for record in found])
+        # In a thread: who reads slowly at the other end of a pipe must not end the session.
+        await asyncio.to_thread(_write, data)
+
+    reading = GroupReading(
+        group,
+        wanted.topic,
+        not wanted.start.at_end,
+        wanted.follow,
+        wanted.max_messages,
+        wanted.timeout_ms,
+    )
+    await GroupReader(admin.cluster, reading, show).run()
+
+
+def _write(data: bytes) -> None:
+    out = sys.stdout.buffer
+    out.write(data)
+    # A reader at the other end of a pipe waits for these, and a closed pipe shows here.
+    out.flush()
 
 
 def choose_start(
@@ -150,13 +202,10 @@ async def _print_records(
     line: Callable[[FetchedRecord], bytes],
     max_messages: int | None,
 ) -> None:
-    out = sys.stdout.buffer
     left = max_messages
     async for batch in batches:
         chosen = batch if left is None else batch[:left]
-        out.write(b"".join([line(record) for record in chosen]))
-        # A reader at the other end of a pipe waits for these, and a closed pipe shows here.
-        out.flush()
+        _write(b"".join([line(record) for record in chosen]))
         if left is not None:
             left -= len(chosen)
             if not left:

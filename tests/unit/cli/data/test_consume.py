@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from ottla.cli.data.consume import Start, choose_start, parse_start
+from ottla.cli.data.consume import Start, check_group, choose_start, parse_start
 
 
 def test_starts() -> None:
@@ -27,3 +27,12 @@ def test_one_start_is_chosen() -> None:
     for given in ((True, "0", None), (True, None, "1h"), (False, "0", "1h")):
         with pytest.raises(click.UsageError, match="cannot be used together"):
             choose_start(*given, follow=False)
+
+
+def test_what_a_group_decides_itself() -> None:
+    check_group((), None, None)
+    with pytest.raises(click.UsageError, match="group and partition cannot be specified together"):
+        check_group((0,), None, None)
+    for given in (("5", None), (None, "1h")):
+        with pytest.raises(click.UsageError, match="--reset-offsets"):
+            check_group((), *given)
