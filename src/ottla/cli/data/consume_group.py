@@ -65,7 +65,7 @@ class GroupReader:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         # `kill` and the end of a container are no reason to read records twice.
-        with suppress(RuntimeError, NotImplementedError, ValueError):  # not in the main thread
+        with suppress(RuntimeError, ValueError):  # not in the main thread
             loop.add_signal_handler(signal.SIGTERM, self._stop)
         try:
             while not await self._read_generation():
