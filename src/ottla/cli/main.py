@@ -34,11 +34,17 @@ COMMANDS = {
     "reassign": _Entry("reassign.command", "Move partitions between brokers and log directories."),
     "elect": _Entry("elect", "Elect leaders of partitions."),
     "groups": _Entry("groups.command", "List, describe, reset and delete consumer groups."),
+    "acls": _Entry("acls.command", "Add, remove and list ACLs: who may do what."),
     "produce": _Entry("data.produce", "Write lines of text as records to a topic."),
     "consume": _Entry("data.consume", "Read records of a topic."),
+    "get-offsets": _Entry("data.get_offsets", "Show offsets of topics, by end or by time."),
+    "delete-records": _Entry(
+        "data.delete_records", "Delete the records before given offsets, for good."
+    ),
     "dump-log": _Entry(
         "data.dump_log", "Show batches, records and index entries of a log's files."
     ),
+    "zk": _Entry("zk.command", "Read znodes: ls, get, watch."),
     "events": _Entry("events", "Show what the controller did to topics."),
     "pipeline": _Entry("pipeline", "Run data pipelines over topics, on Spark."),
     "bench": _Entry("bench", "Measure parts of Ottla beside their peers."),

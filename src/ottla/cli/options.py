@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,22 @@ def _report_unless_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str,
     # A cancelled connection attempt may have a callback due that then finds its future done.
     if not isinstance(context.get("exception"), InvalidStateError):
         loop.default_exception_handler(context)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """For a question to the user amid work: Ctrl-C ends it at once, where asyncio would first
+    wait for the work's next pause, which comes with the answer."""
+    import signal
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def describe_error(error: OttlaError) -> str:

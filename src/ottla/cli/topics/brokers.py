@@ -15,6 +15,7 @@ from ottla.cli.topics.options import (
     TopicOptions,
     announce,
     check_numbers,
+    confirm_deletion,
     parse_assignment,
     parse_configs,
     select_topics,
@@ -154,6 +155,7 @@ async def _alter(admin: Admin, options: TopicOptions) -> None:
 async def _delete(admin: Admin, options: TopicOptions) -> None:
     found = await _matching(admin, options)
     if found:
+        confirm_deletion(options, found)
         raise_first_error(await admin.delete_topics(found))
         if options.wait:
             await _wait_until_gone(admin, found, options)
