@@ -195,7 +195,9 @@ Op = Create | SetData | Delete | Check
 
 @dataclass(frozen=True, slots=True)
 class OpResult:
-    """Outcome of one operation of a multi: the created path, the new stat, or the error."""
+    """Outcome of one operation of a multi: the created path, the new stat, or the error.
+
+    Of a node that was made, ZooKeeper before 3.6 does not tell the times: they are 0 there."""
 
     path: str | None = None
     stat: Stat | None = None

@@ -21,6 +21,8 @@ ATTEMPTS = 20
 
 
 class Backend(Protocol):
+    name: str
+
     async def open(self) -> MetadataStore:
         """A new session."""
 

@@ -26,6 +26,9 @@ from ottla.zk.jute import JuteError
 _as_stat: Callable[[type[Stat], tuple[int, ...]], Stat] = tuple.__new__
 
 
+_CREATES = frozenset((jute.OP_CREATE, jute.OP_CREATE2, jute.OP_CREATE_CONTAINER))
+
+
 def encode_create(path: str, data: bytes | None, acl: tuple[Acl, ...], mode: int) -> bytes:
     return b"".join(
         (
@@ -64,16 +67,20 @@ def encode_multi(encoded: Sequence[tuple[int, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-def decode_multi(buffer: bytes, position: int, end: int) -> list[OpResult]:
+def decode_multi(buffer: bytes, position: int, end: int) -> tuple[int, list[OpResult]]:
+    """The zxid of the multi, from the header in front of the body, and its results. A server
+    before 3.6 answers a create without a stat, as those of 3.4 did."""
+    zxid = jute.REPLY_HEADER.unpack_from(buffer, position - jute.REPLY_HEADER.size)[1]
     results: list[OpResult] = []
     kind, done, position = jute.read_multi_header(buffer, position, end)
     while not done:
         path: str | None = None
         stat: Stat | None = None
         error: StoreError | None = None
-        if kind in (jute.OP_CREATE2, jute.OP_CREATE_CONTAINER):
+        if kind in _CREATES:
             path, position = jute.read_string(buffer, position, end)
-            stat, position = jute.read_stat(buffer, position, end)
+            if kind != jute.OP_CREATE:
+                stat, position = jute.read_stat(buffer, position, end)
         elif kind == jute.OP_SET_DATA:
             stat, position = jute.read_stat(buffer, position, end)
         elif kind == jute.OP_ERROR:
@@ -84,7 +91,26 @@ def decode_multi(buffer: bytes, position: int, end: int) -> list[OpResult]:
             raise JuteError(f"unknown result {kind} in a multi")
         results.append(OpResult(path, stat, error))
         kind, done, position = jute.read_multi_header(buffer, position, end)
-    return results
+    return zxid, results
+
+
+def stat_of_new(op: Create, zxid: int, session_id: int) -> Stat:
+    """What a node looked like right after it was made, where the server did not say; only the
+    times are unknown."""
+    is_ephemeral = op.mode in (CreateMode.EPHEMERAL, CreateMode.EPHEMERAL_SEQUENTIAL)
+    return Stat(
+        czxid=zxid,
+        mzxid=zxid,
+        ctime=0,
+        mtime=0,
+        version=0,
+        cversion=0,
+        aversion=0,
+        ephemeral_owner=session_id if is_ephemeral else 0,
+        data_length=len(op.data or b""),
+        num_children=0,
+        pzxid=zxid,
+    )
 
 
 def decode_get(buffer: bytes, position: int, end: int) -> tuple[bytes | None, Stat]:

@@ -213,10 +213,10 @@ class ZooKeeperClient:
                 replies.encode_op(op, self._chroot.full(op.path, is_sequential=is_sequential))
             )
         body = replies.encode_multi(encoded)
-        results: list[OpResult] = await self._session.send(
-            "", jute.OP_MULTI, body, replies.decode_multi
-        )
-        return [self._finish_result(op, result) for op, result in zip(ops, results, strict=True)]
+        zxid, results = await self._session.send("", jute.OP_MULTI, body, replies.decode_multi)
+        return [
+            self._finish_result(op, result, zxid) for op, result in zip(ops, results, strict=True)
+        ]
 
     async def create_chroot(self) -> None:
         """Makes the nodes of the chroot itself, as Kafka does at start."""
@@ -227,11 +227,14 @@ class ZooKeeperClient:
             except NodeExistsError:
                 continue
 
-    def _finish_result(self, op: Op, result: OpResult) -> OpResult:
+    def _finish_result(self, op: Op, result: OpResult, zxid: int) -> OpResult:
         if result.error is not None:
             result.error.path = op.path
             result.error.args = (op.path,)
             return result
         if result.path is not None:
-            return OpResult(self._chroot.stripped(result.path), result.stat, None)
+            stat = result.stat
+            if stat is None and isinstance(op, Create):
+                stat = replies.stat_of_new(op, zxid, self._session.id)
+            return OpResult(self._chroot.stripped(result.path), stat, None)
         return result
