@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.testing.java import ApacheZooKeeper, missing_reason
-from tests.support.conformance.store_backends import make_backend
+from tests.support.conformance.store_backends import APACHE_FLAGS, make_backend
 from tests.support.judges import need
 
 # The jars each Apache ZooKeeper comes out of: 3.5.9 is the one that Apache Kafka 2.8.2 ships.
@@ -18,8 +18,7 @@ def apache():
 
     def start(jars):
         if jars not in started:
-            # With the types of node that ours has too, which it leaves out unless told.
-            started[jars] = ApacheZooKeeper(jars, extended_types=True).start()
+            started[jars] = ApacheZooKeeper(jars, flags=APACHE_FLAGS).start()
         return started[jars]
 
     yield start

@@ -148,16 +148,11 @@ class ApacheZooKeeper(Running):
         name: str = "zookeeper-3.8",
         *,
         tick_ms: int = 1000,
-        extended_types: bool = False,
         flags: Sequence[str] = (),
     ) -> None:
         self._name = name
         self._tick_ms = tick_ms
-        self._flags = (
-            *SERVER_FLAGS,
-            f"-Dzookeeper.extendedTypesEnabled={str(extended_types).lower()}",
-            *flags,
-        )
+        self._flags = (*SERVER_FLAGS, *flags)
 
     @property
     def address(self) -> str:

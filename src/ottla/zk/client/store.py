@@ -14,7 +14,9 @@ from typing import Any
 
 from ottla.metadata.store import (
     ANY_VERSION,
+    NO_TTL,
     OPEN_ACL,
+    SEQUENTIAL_MODES,
     Acl,
     ConnectionLossError,
     Create,
@@ -39,7 +41,6 @@ from ottla.zk.client.session import ClientSession
 from ottla.zk.client.watches import WatchTable
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
-_SEQUENTIAL = (CreateMode.PERSISTENT_SEQUENTIAL, CreateMode.EPHEMERAL_SEQUENTIAL)
 
 
 class ZooKeeperClient:
@@ -167,12 +168,13 @@ class ZooKeeperClient:
         *,
         mode: CreateMode = CreateMode.PERSISTENT,
         acl: tuple[Acl, ...] = OPEN_ACL,
+        ttl_ms: int = NO_TTL,
     ) -> tuple[str, Stat]:
-        full = self._chroot.full(path, is_sequential=mode in _SEQUENTIAL)
+        full = self._chroot.full(path, is_sequential=mode in SEQUENTIAL_MODES)
         made, stat = await self._session.send(
             path,
             replies.create_operation(mode),
-            replies.encode_create(full, data, acl, mode),
+            replies.encode_create(full, data, acl, mode, ttl_ms),
             replies.decode_created,
         )
         return self._chroot.stripped(made), stat
@@ -208,7 +210,7 @@ class ZooKeeperClient:
             return []
         encoded = []
         for op in ops:
-            is_sequential = isinstance(op, Create) and op.mode in _SEQUENTIAL
+            is_sequential = isinstance(op, Create) and op.mode in SEQUENTIAL_MODES
             encoded.append(
                 replies.encode_op(op, self._chroot.full(op.path, is_sequential=is_sequential))
             )
