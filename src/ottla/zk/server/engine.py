@@ -83,6 +83,10 @@ class Engine:
                 # It lived in the process that is gone: nobody can ever come back to it.
                 self.sessions.remove(session_id)
                 self._end_session(session_id)
+        for session_id in [owner for owner in self.tree.ephemerals if not self.sessions.get(owner)]:
+            # As ZooKeeperServer.loadData: a node of nobody would stay for ever.
+            logger.warning("session %#x is unknown: its nodes go", session_id)
+            self._end_session(session_id)
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
     async def stop(self) -> None:
