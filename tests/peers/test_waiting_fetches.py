@@ -50,13 +50,25 @@ def fetch_request(offset: int, *, committed: bool, in_session: bool) -> m.FetchR
     )
 
 
-async def leader_of(cluster: Cluster) -> int:
-    """A broker that has not heard of a new topic yet says that there is none."""
+async def fill(cluster: Cluster) -> int:
+    """One batch for each segment; returns the leader. A broker that has not heard of a new topic
+    yet says that there is none."""
+    written = 0
     for _ in range(100):
         try:
-            return await cluster.leader_of(TP, refresh=True)
+            leader = await cluster.leader_of(TP, refresh=True)
+            while written < SEGMENTS:
+                answer = await cluster.send_to_broker(leader, produce_request(), max_version=8)
+                code = answer.responses[0].partition_responses[0].error_code
+                if code:
+                    raise KafkaError(ErrorCode(code))
+                written += 1
+            return leader
         except KafkaError as error:
-            assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert error.code in (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            )
             await asyncio.sleep(0.1)
     raise AssertionError(f"{TOPIC} has no leader")
 
@@ -65,10 +77,7 @@ async def outcomes(bootstrap: str) -> list[tuple[Any, ...]]:
     """What was asked, the number of bytes that came, and whether they came at once."""
     seen: list[tuple[Any, ...]] = []
     async with Cluster(system_runtime(), bootstrap) as cluster:
-        leader = await leader_of(cluster)
-        for _ in range(SEGMENTS):
-            answer = await cluster.send_to_broker(leader, produce_request(), max_version=8)
-            assert answer.responses[0].partition_responses[0].error_code == 0
+        leader = await fill(cluster)
         for committed in (False, True):
             for in_session in (False, True):
                 for offset in range(SEGMENTS + 1):
