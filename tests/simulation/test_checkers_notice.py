@@ -28,6 +28,8 @@ from ottla.simulation.runner import run_seed
 from ottla.storage.append.checks import Origin
 from ottla.storage.log.log import AppendInfo, Log
 from ottla.storage.producers.state import ProducerState
+from ottla.zk.server import records
+from ottla.zk.server.tree import Node, Tree
 
 FOLDER = Path(__file__).parent
 SEEDS = range(1, 61)
@@ -48,6 +50,29 @@ def _is_noticed(name: str, text: str, **data: Any) -> bool:
     plan = scenario.load(FOLDER / f"{name}.toml")
     plan = replace(plan, data=replace(plan.data, **data))
     return any(text in problem for seed in SEEDS for problem in run_seed(plan, seed).problems)
+
+
+def test_a_snapshot_that_forgets_whose_a_node_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Tree.insert
+
+    def forgetful(self: Tree, path: str, node: Node) -> None:
+        original(self, path, node)
+        self._drop_owner(path, node.owner)
+
+    monkeypatch.setattr(Tree, "insert", forgetful)
+    assert "came back at zxid" in _first_problems("snapshots")
+
+
+def test_a_snapshot_that_forgets_how_many_children_there_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = records.encode_node
+
+    def forgetful(path: str, node: Node) -> bytes:
+        return original(path, node)[:-8] + bytes(8)
+
+    monkeypatch.setattr(records, "encode_node", forgetful)
+    assert "came back at zxid" in _first_problems("snapshots")
 
 
 def test_a_controller_that_writes_without_its_fence(monkeypatch: pytest.MonkeyPatch) -> None:

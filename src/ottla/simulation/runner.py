@@ -85,6 +85,7 @@ class _Run:
             self.history,
             brokers=scenario.brokers,
             config=scenario.config,
+            snapshot_after_bytes=scenario.snapshot_after_bytes,
         )
         self.data = Data(self.cluster, scenario.data, self._seed)
         self.converged_s = 0.0
