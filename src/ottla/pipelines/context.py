@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.pipelines.spec import DEFAULT_BOOTSTRAP, Ingest, Job, Pipeline, TopicStreamJob
+from ottla.pipelines.spec import Job, Pipeline, TopicStreamJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,15 +45,13 @@ class JobContext:
     pipeline: Pipeline
 
     def bootstrap_servers(self, job: Job) -> str:
-        return job.bootstrap_servers or self.pipeline.bootstrap_servers or DEFAULT_BOOTSTRAP
+        return self.pipeline.servers_of(job)
 
     def kafka(self, job: Job) -> dict[str, str]:
-        return {**self.pipeline.kafka, **(job.kafka or {})}
+        return self.pipeline.kafka_of(job)
 
     def topic_format(self, job: Job) -> str:
-        # The format of an ingest job is that of its files.
-        own = None if isinstance(job, Ingest) else job.format
-        return own or self.pipeline.format
+        return self.pipeline.topic_format_of(job)
 
     def connection(self, job: Job) -> dict[str, str]:
         """Options that reader and writer share, under the official connector's names."""

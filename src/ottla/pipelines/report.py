@@ -76,7 +76,7 @@ def reason_of(error: BaseException | str) -> str:
             return found["words"][:MAX_REASON_CHARS]
     first, root = lines[0], _lines(_root(error))[0]
     words = first if root in first else f"{first} ({root})"
-    return words[:MAX_REASON_CHARS]
+    return words[:MAX_REASON_CHARS].rstrip(";")
 
 
 def _root(error: BaseException | str) -> BaseException | str:

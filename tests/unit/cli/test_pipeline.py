@@ -169,11 +169,8 @@ def test_a_slip_is_one_line(arguments, complaint, executed, capsys):
     assert executed == []
 
 
-def test_check_says_what_a_file_would_do(tmp_path, capsys):
+def test_check_says_what_is_wrong_with_a_file(tmp_path, capsys):
     file = tmp_path / "p.yaml"
-    file.write_text(FILE)
-    assert run(["pipeline", "check", str(file)]) == 0
-    assert capsys.readouterr().out == "ingest-a: - -> a\narchive-a: a -> -\n"
     file.write_text(FILE.replace("archive", "archiv"))
     assert run(["pipeline", "check", str(file)]) == 1
     assert capsys.readouterr().err == (

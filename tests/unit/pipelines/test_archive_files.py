@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipelines import SpecError, archive_files, parse_pipeline
+from ottla.pipelines import archive_files, parse_pipeline
 from ottla.pipelines.files import FileEntry
-from ottla.pipelines.jobs.transform import load_function
 from ottla.pipelines.mirror_groups import chosen, starting_offsets
 from ottla.pipelines.progress import StreamProgress, lag_of
 from ottla.pipelines.report import JobReport, PipelineReport, reason_of
@@ -148,20 +147,6 @@ def test_what_a_compaction_cut_short_left_is_recognised():
     cut = [*done, batch(0), batch(3, 1)]
     assert archive_files.leftovers(cut) == [batch(0).path, batch(3, 1).path]
     assert archive_files.leftovers([joined(0, 3), joined(0, 9)]) == [joined(0, 3).path]
-
-
-def test_functions_of_transforms(tmp_path):
-    file = tmp_path / "steps.py"
-    file.write_text("def twice(frame):\n    return frame * 2\n")
-    assert load_function(f"{file}:twice", "j")(2) == 4
-    assert load_function("json:dumps", "j")(1) == "1"
-    for place, words in [
-        (f"{file}:thrice", "has no function 'thrice'"),
-        ("no.such.module:f", "No module named 'no'"),
-        (f"{tmp_path}/none.py:f", "No such file"),
-    ]:
-        with pytest.raises(SpecError, match=words):
-            load_function(place, "j")
 
 
 def test_positions_are_looked_for_from_the_least_that_is_known():
