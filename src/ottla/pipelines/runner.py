@@ -9,6 +9,7 @@ import importlib
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import OttlaError
@@ -113,7 +114,7 @@ class PipelineRun:
         by_name = {report.name: report for report in self._batch_reports}
         ordered: list[JobReport] = []
         for job in self.pipeline.jobs:
-            ordered += [run.report() for run in self.streams if run.job is job]
+            ordered += _with_dead_letters([r.report() for r in self.streams if r.job is job])
             ordered += [by_name[job.name]] if job.name in by_name else []
         return PipelineReport(self.pipeline.name, self._now_s() - self._began_s, tuple(ordered))
 
@@ -177,7 +178,8 @@ class PipelineRun:
                 job.name,
                 job.kind,
                 FINISHED,
-                result.rows,
+                result.rows_in,
+                result.rows_out,
                 seconds=round(self._now_s() - began_s, 3),
                 notes=tuple(result.lines),
                 data=result.data,
@@ -264,6 +266,14 @@ def _session(pipeline: Pipeline, spark: SparkSession | None) -> Iterator[SparkSe
 
 def _module(job: Job) -> Any:
     return importlib.import_module(f"ottla.pipelines.jobs.{job.kind}")
+
+
+def _with_dead_letters(reports: list[JobReport]) -> list[JobReport]:
+    """The queries of one job: the first has the second's rows as its dead letters."""
+    if len(reports) < 2:
+        return reports
+    first, second = reports
+    return [replace(first, dead_letters=second.rows_out), second]
 
 
 def _builder(

@@ -51,7 +51,7 @@ def test_a_file_is_run_with_what_the_command_line_says(tmp_path, executed, capsy
     )
     assert (pipeline.checkpoints, pipeline.metrics_port) == (str(tmp_path / "c"), 9400)
     assert pipeline.bootstrap_servers == "from.file:1"
-    assert json.loads(capsys.readouterr().out)["jobs"][0]["rows"] == 5
+    assert json.loads(capsys.readouterr().out)["jobs"][0]["rows_in"] == 5
 
 
 def test_brokers_come_from_the_option_the_file_or_the_environment(tmp_path, executed, monkeypatch):

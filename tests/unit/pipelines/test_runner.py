@@ -113,7 +113,7 @@ def test_what_is_there_now_goes_through_job_by_job(jobs):
         *("start first", "end first", "start second", "end second", "start third", "end third"),
         "run last",
     ]
-    assert [(job.name, job.state, job.rows) for job in report.jobs] == [
+    assert [(job.name, job.state, job.rows_in) for job in report.jobs] == [
         ("last", "finished", 3),
         ("third", "finished", 7),
         ("second", "finished", 7),

@@ -40,7 +40,7 @@ def run(context: JobContext, job: Restore) -> BatchResult:
     # A task that is tried again must not leave records of its first attempt.
     options = {"useTimestampColumn": "true", "deliveryGuarantee": "exactly_once"}
     writer.options(**context.connection(job), **options, topic=job.topic.name).save()
-    return BatchResult(count, [f"{count:,} records of {job.path}"])
+    return BatchResult(count, [f"{count:,} records of {job.path}"], rows_out=count)
 
 
 def wanted_rows(context: JobContext, job: Restore) -> DataFrame:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ottla.pipelines.functions import check_takes, load_function
+from ottla.pipelines.progress import LEFT_OUT
 from ottla.pipelines.records import ParsedRows, parse_values, to_records
 from ottla.pipelines.spec_keys import SpecError
 
@@ -26,8 +27,13 @@ def streams(context: JobContext, job: Transform) -> list[Stream]:
     # Views belong to a session: with one of its own, two jobs may use the same name.
     context = replace(context, spark=context.spark.newSession())
     parsed = {
-        source.view: parse_values(context.read_stream(job, [source.topic]), job.schema)
-        for source in job.from_
+        source.view: parse_values(
+            context.read_stream(job, [source.topic]),
+            job.schema,
+            # What goes to the dead letters is counted there.
+            count_bad_as=f"{LEFT_OUT}_{number}" if job.dead_letter is None else None,
+        )
+        for number, source in enumerate(job.from_)
     }
     views = {view: _with_watermark(rows.good, job) for view, rows in parsed.items()}
     result = _by_sql(context, job, views) if job.sql is not None else _by_function(job, views)
