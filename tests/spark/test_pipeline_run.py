@@ -27,7 +27,9 @@ def clicks(first, last, bad_every=0):
             yield json.dumps({"user": f"u{number % 7}", "page": f"/p/{number}", "at": at})
 
 
-@pytest.mark.parametrize("source", ["ottla", "kafka"])
+@pytest.mark.parametrize(
+    "source", ["ottla", pytest.param("kafka", marks=pytest.mark.usefixtures("connector"))]
+)
 def test_files_to_topic_to_topic_to_parquet_with_what_is_there(
     spark, ottla_processes, tmp_path, source
 ):
