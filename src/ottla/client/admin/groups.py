@@ -27,10 +27,16 @@ if TYPE_CHECKING:
 
 # OffsetFetch v8 asks for several groups at once, in other fields.
 _OFFSET_FETCH_VERSIONS = (2, 7)
+_STABLE_OFFSET_FETCH_VERSION = 7
 _STATES_FROM_VERSION = 4
 _COMMIT_VERSIONS = (2, 8)
 # Of a commit by somebody who is not a member.
 _NO_GENERATION = -1
+
+
+class CommittedOffset(NamedTuple):
+    offset: int
+    metadata: str
 
 
 class GroupListing(NamedTuple):
@@ -113,12 +119,20 @@ class GroupAdmin:
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, int]:
         """The offsets that a group has committed, by topic and partition."""
+        committed = await self.committed(group_id)
+        return {partition: entry.offset for partition, entry in committed.items()}
+
+    async def committed(
+        self, group_id: str, *, stable: bool = False
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """As `committed_offsets`, with what was noted beside them. With `stable` raises
+        UNSTABLE_OFFSET_COMMIT where a transaction under way holds newer ones (KIP-447)."""
         low, high = _OFFSET_FETCH_VERSIONS
         answer, _ = await self._coordinators.send(
             group_id,
-            m.OffsetFetchRequest(group_id=group_id, topics=None),
+            m.OffsetFetchRequest(group_id=group_id, topics=None, require_stable=stable),
             lambda answer: answer.error_code,
-            versions=(low, high),
+            versions=(_STABLE_OFFSET_FETCH_VERSION if stable else low, high),
         )
         _raise_code(answer.error_code)
         found = {}
@@ -127,7 +141,9 @@ class GroupAdmin:
                 _raise_code(partition.error_code)
                 if partition.committed_offset >= 0:
                     key = TopicPartition(topic.name, partition.partition_index)
-                    found[key] = partition.committed_offset
+                    found[key] = CommittedOffset(
+                        partition.committed_offset, partition.metadata or ""
+                    )
         return dict(sorted(found.items()))
 
     async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
