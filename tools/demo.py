@@ -245,7 +245,7 @@ def grow(cluster: ProcessCluster, story: Story) -> None:
 
 
 def kill_a_leader(cluster: ProcessCluster, story: Story) -> None:
-    # A broker that is killed is no news here, so librdkafka does not log it.
+    # A broker that is killed is not news here, so librdkafka does not log it.
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 2})
     before = leaders(admin)
     victim = before[0]

@@ -1,5 +1,5 @@
 """Lets Spark find `format("ottla")`: it looks for packages named pyspark_* with a DefaultSource."""
 
-from ottla.spark.source.data_source import OttlaSource as DefaultSource
+from ottla.spark.data_source import OttlaSource as DefaultSource
 
 __all__ = ["DefaultSource"]

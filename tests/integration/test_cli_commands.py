@@ -255,4 +255,4 @@ def test_events(ottla: Cli, running: Cluster, capsys: pytest.CaptureFixture[str]
     follower.stdout.close()
     publish(running, b"not json", b"[]", b"")
     assert cli_main.run(["events", *where]) == 0
-    assert capsys.readouterr().err.count("is no event\n") == 3
+    assert capsys.readouterr().err.count("is not an event\n") == 3

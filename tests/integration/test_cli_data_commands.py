@@ -180,7 +180,7 @@ def test_a_topic_is_deleted_under_a_reader(running: Cluster, ottla: Cli, topic: 
     assert line_of(reader) == b"first\n"
     assert ottla("topics", "--delete", "--topic", topic)[0] == 0
     _, err = reader.communicate(timeout=60)
-    gone = f"Error: the topic '{topic}' was deleted meanwhile\n"
+    gone = f"Error: the topic '{topic}' was deleted in the meantime\n"
     assert (reader.returncode, err.decode()) == (1, gone)
 
 

@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 
 from ottla.broker.replication.partition import Partition
 from ottla.errors import ErrorCode
-from ottla.storage.log import batch_scan
+from ottla.storage.segment import batch_scan
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire import records

@@ -64,7 +64,7 @@ async def test_a_failed_folder_goes_offline_and_its_leaders_move(pair: LocalClus
     await pair.until(
         lambda: all(h.leader(node, "t") == 1 for node in pair.nodes.values()), "broker 1 leads"
     )
-    assert manager.is_offline(TP) and manager.log_manager.offline_dirs() == [log.data_dir]
+    assert manager.is_offline(TP) and manager.log_manager.dirs.offline() == [log.data_dir]
     assert h.leader(pair.nodes[0], "other") == 0
     await h.produce(pair, "other", range(5))
     moved = pair.nodes[1].services.replica_manager.log(TP)
@@ -80,7 +80,7 @@ async def test_a_replica_moves_between_folders_under_load(pair: LocalCluster) ->
     manager = pair.nodes[0].services.replica_manager
     home = manager.log_manager.get(TP)
     assert home is not None
-    target = next(path for path in manager.log_manager.online_dirs() if path != home.data_dir)
+    target = next(path for path in manager.log_manager.dirs.online() if path != home.data_dir)
     alter = m.AlterReplicaLogDirsRequest
     topic = alter.AlterReplicaLogDirTopic(name="t", partitions=[0])
     wish = alter(dirs=[alter.AlterReplicaLogDir(path=str(target), topics=[topic])])

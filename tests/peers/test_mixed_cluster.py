@@ -6,8 +6,8 @@ import json
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from ottla.client.admin.client import (
-    Admin,
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import (
     ConfigEdit,
     ConfigResource,
     NewPartitions,

@@ -13,7 +13,8 @@ from collections import defaultdict
 
 import pytest
 
-from ottla.client.admin.client import Admin, ElectionType, NewTopic, raise_first_error
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import ElectionType, NewTopic, raise_first_error
 from ottla.runtime import system_runtime
 from ottla.types import TopicPartition
 from tests.support.ledger import Ledger, Load, audit, read_back

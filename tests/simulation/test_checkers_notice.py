@@ -27,7 +27,7 @@ from ottla.simulation.disk import SimFile
 from ottla.simulation.runner import run_seed
 from ottla.storage.append.checks import Origin
 from ottla.storage.log.log import AppendInfo, Log
-from ottla.storage.log.producer_state import ProducerState
+from ottla.storage.producers.state import ProducerState
 
 FOLDER = Path(__file__).parent
 SEEDS = range(1, 61)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from ottla.spark.errors import SourceError
-from ottla.spark.sink.writers import Work
+from ottla.spark.sink.work import Work
 from ottla.testing.cluster import Cluster
 from tests.support.spark.topics import WAIT_S, Topics, rows
 

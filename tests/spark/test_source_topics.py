@@ -8,7 +8,7 @@ import pytest
 
 from ottla.spark.errors import DataLoss, OffsetError, SourceError, TopicRecreated
 from ottla.spark.kafka import KafkaClient
-from ottla.spark.source.reader import RangeReader
+from ottla.spark.source.range_reader import RangeReader
 from ottla.spark.source.stream import StreamPlanner
 from ottla.testing.cluster import Cluster, free_ports
 from tests.support.spark.topics import Topics, read_ranges

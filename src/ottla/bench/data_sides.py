@@ -206,7 +206,7 @@ class KraftData(DataSide):
         self._servers = self._prepare()
 
     def _prepare(self) -> list[JavaServer]:
-        """Formats the folders, which is no part of a start."""
+        """Formats the folders, which is not part of a start."""
         ports = [(free_port(), free_port()) for _ in range(self.brokers)]
         voters = ",".join(f"{i}@{HOST}:{controller}" for i, (_, controller) in enumerate(ports))
         return [self._node(node, *pair, voters) for node, pair in enumerate(ports)]

@@ -67,6 +67,8 @@ def run(wanted: Sequence[str], scale: float) -> list[Row]:
 
 
 class _Bench:
+    """All cases on one session and one cluster; topics that were filled serve several of them."""
+
     def __init__(self, spark: SparkSession, servers: str, scratch: Path, scale: float) -> None:
         from confluent_kafka import admin
 
@@ -305,7 +307,7 @@ def _children_of(pid: int) -> list[int]:
         try:
             fields = path.read_text().rsplit(")", 1)[1].split()
         except (OSError, IndexError):
-            continue  # ended meanwhile
+            continue  # ended in the meantime
         parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
     found, waiting = [], [pid]
     while waiting:

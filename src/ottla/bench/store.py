@@ -221,7 +221,7 @@ def _clients_on_one_core() -> Iterator[None]:
 
 def _set_affinity(cores: set[int]) -> None:
     for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
+        with contextlib.suppress(ProcessLookupError):  # a thread that ended in the meantime
             os.sched_setaffinity(int(thread.name), cores)
 
 

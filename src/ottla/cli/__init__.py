@@ -1,1 +1,1 @@
-
+"""The `ottla` command: a module or a folder per command."""

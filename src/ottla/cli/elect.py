@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.java_errors import java_exception
 from ottla.cli.options import (
     bootstrap_option,
     connect_admin,
@@ -23,16 +24,9 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.client.admin.client import ElectionType
+    from ottla.client.admin.types import ElectionType
 
 _PACKAGE = "org.apache.kafka.common.errors"
-# Errors whose Java class is not named after the code.
-_JAVA_NAMES = {
-    ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
-    ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "TopicAuthorizationException",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ClusterAuthorizationException",
-}
 
 
 class ElectionFailed(OttlaError):
@@ -79,7 +73,7 @@ def command(
         raise click.UsageError("Missing required option(s): partition")
     if topic is None and partition is not None:
         raise click.UsageError("Option partition is only allowed if topic is used")
-    from ottla.client.admin.client import ElectionType
+    from ottla.client.admin.types import ElectionType
 
     election = ElectionType[election_type.upper()]
     try:
@@ -177,11 +171,3 @@ def _lines(
         for tp, error in failed.items()
     ]
     return lines
-
-
-def java_exception(code: ErrorCode) -> str:
-    """The class that Kafka's client throws for a code, as its tools print it."""
-    if code in _JAVA_NAMES:
-        return _JAVA_NAMES[code]
-    name = "".join(word.capitalize() for word in code.name.split("_"))
-    return name if name.endswith("Exception") else f"{name}Exception"

@@ -35,7 +35,7 @@ class NoEvents(OttlaError):
 @click.command("events", help="Show what the controller did to topics.")
 @bootstrap_option
 @command_config_option
-@flag("follow", "Go on with what happens from now on, until Ctrl-C.")
+@flag("follow", "Keep showing new events until Ctrl-C.")
 @flag("new", "With --follow: leave out what happened before.")
 @click.option("--topic", help="Only events of this topic.")
 @output_option
@@ -64,7 +64,7 @@ async def _execute(
         async for record in _records(admin, follow=follow, new=new):
             event = parse_event(record.value)
             if event is None:
-                click.echo(f"the record at offset {record.offset} is no event", err=True)
+                click.echo(f"the record at offset {record.offset} is not an event", err=True)
             elif topic is None or event.get("topic") == topic:
                 click.echo(
                     json.dumps(event, ensure_ascii=False) if output == "json" else line(event)
@@ -82,7 +82,7 @@ async def _records(admin: Admin, *, follow: bool, new: bool) -> AsyncIterator[Fe
         described = None
     if described is None:
         raise NoEvents(
-            f"there is no topic {LIFECYCLE_TOPIC}: brokers publish events where "
+            f"there is no topic {LIFECYCLE_TOPIC}: brokers publish events when "
             "ottla.lifecycle.topic.enable is true"
         )
     partitions = [TopicPartition(LIFECYCLE_TOPIC, p.partition) for p in described.partitions]
@@ -97,7 +97,7 @@ async def _records(admin: Admin, *, follow: bool, new: bool) -> AsyncIterator[Fe
 
 
 def parse_event(value: bytes | None) -> dict[str, Any] | None:
-    """None for what is no event: anyone may write to the topic."""
+    """None for what is not an event: anyone may write to the topic."""
     try:
         event = json.loads(value or b"")
     except (ValueError, RecursionError):

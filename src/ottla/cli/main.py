@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import click
 
@@ -14,28 +14,34 @@ from ottla import __version__
 from ottla.cli.options import describe_error
 from ottla.errors import OttlaError
 
-# One module of `ottla.cli` per noun, imported only when it is asked for: help must be instant.
+
+class _Entry(NamedTuple):
+    module: str  # in `ottla.cli`; its `command` is imported only when asked for: help is instant
+    text: str
+
+
 COMMANDS = {
-    "up": "Start a cluster on this machine.",
-    "broker": "Run one broker from a server.properties file.",
-    "zookeeper": "Serve a single-node metadata store over the ZooKeeper protocol.",
-    "topics": "Create, list, describe, alter and delete topics.",
-    "configs": "Show and change configs of topics and brokers, and quotas.",
-    "cluster": "Show who is alive and who is the controller.",
-    "reassign": "Move partitions between brokers and log directories.",
-    "elect": "Elect leaders of partitions.",
-    "groups": "List, describe, reset and delete consumer groups.",
-    "produce": "Write lines of text as records to a topic.",
-    "consume": "Read records of a topic.",
-    "dump-log": "Show batches, records and index entries of a log's files.",
-    "events": "Show what the controller did to topics.",
-    "pipeline": "Run data pipelines over topics, on Spark.",
-    "bench": "Measure parts of Ottla beside their peers.",
-}
-# Where a command's module is not a sibling of this one.
-ROOMS = {
-    **dict.fromkeys(("topics", "configs", "reassign", "groups"), "{}.command"),
-    **dict.fromkeys(("produce", "consume", "dump-log"), "data.{}"),
+    "up": _Entry("up", "Start a cluster on this machine."),
+    "broker": _Entry("broker", "Run one broker from a server.properties file."),
+    "zookeeper": _Entry(
+        "zookeeper", "Serve a single-node metadata store over the ZooKeeper protocol."
+    ),
+    "topics": _Entry("topics.command", "Create, list, describe, alter and delete topics."),
+    "configs": _Entry(
+        "configs.command", "Show and change configs of topics and brokers, and quotas."
+    ),
+    "cluster": _Entry("cluster", "Show who is alive and who is the controller."),
+    "reassign": _Entry("reassign.command", "Move partitions between brokers and log directories."),
+    "elect": _Entry("elect", "Elect leaders of partitions."),
+    "groups": _Entry("groups.command", "List, describe, reset and delete consumer groups."),
+    "produce": _Entry("data.produce", "Write lines of text as records to a topic."),
+    "consume": _Entry("data.consume", "Read records of a topic."),
+    "dump-log": _Entry(
+        "data.dump_log", "Show batches, records and index entries of a log's files."
+    ),
+    "events": _Entry("events", "Show what the controller did to topics."),
+    "pipeline": _Entry("pipeline", "Run data pipelines over topics, on Spark."),
+    "bench": _Entry("bench", "Measure parts of Ottla beside their peers."),
 }
 FAILED = 1
 INTERRUPTED = 130
@@ -46,16 +52,15 @@ class _LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
             return None
-        module = cmd_name.replace("-", "_")
-        room = ROOMS.get(cmd_name, "{}").format(module)
-        command: click.Command = importlib.import_module(f"ottla.cli.{room}").command
+        command: click.Command = importlib.import_module(f"ottla.cli.{entry.module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, entry.text) for name, entry in COMMANDS.items()])
 
 
 @click.group(

@@ -75,7 +75,7 @@ settings_option = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     callback=parse_settings,
-    help="A broker config; may be given often and wins over everything else.",
+    help="A broker config; may be given more than once and wins over everything else.",
 )
 
 bootstrap_option = click.option(

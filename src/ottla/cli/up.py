@@ -57,7 +57,7 @@ def command(
     from ottla.process import supervisor
 
     if zookeeper is not None and zookeeper_port is not None:
-        raise click.UsageError("--zookeeper and --zookeeper-port exclude each other")
+        raise click.UsageError("--zookeeper and --zookeeper-port cannot be used together")
     last_port = port + brokers - 1
     if last_port > 65535:
         raise click.UsageError(f"--port {port} leaves no room for {brokers} brokers")

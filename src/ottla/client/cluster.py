@@ -48,6 +48,17 @@ RETRIABLE = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
+# Another broker leads the partition, or soon will.
+MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 
 
 class Address(NamedTuple):
@@ -354,6 +365,20 @@ class Cluster:
         if known >= 0 and not refresh:
             return known
         return await self._retry(attempt, timeout_ms, timeout_ms, "metadata")
+
+    async def by_leader(
+        self, partitions: Iterable[TopicPartition], *, refresh: bool, timeout_ms: float
+    ) -> dict[int, list[TopicPartition]]:
+        """Whom to ask about which partitions; waits while elections run."""
+        groups: dict[int, list[TopicPartition]] = {}
+        refreshed: set[str] = set()
+        for partition in partitions:
+            # One metadata request tells of all partitions of a topic.
+            anew = refresh and partition.topic not in refreshed
+            leader = await self.leader_of(partition, refresh=anew, timeout_ms=timeout_ms)
+            refreshed.add(partition.topic)
+            groups.setdefault(leader, []).append(partition)
+        return groups
 
     def _learn(self, answer: m.MetadataResponse) -> None:
         self._nodes = {

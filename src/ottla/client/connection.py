@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
             for frame in self._frames.feed(data):
                 self._take_answer(frame)
         except (WireError, IndexError) as error:
-            self.close(f"the other side sent bytes that are no Kafka response: {error}")
+            self.close(f"the other side sent bytes that are not a Kafka response: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

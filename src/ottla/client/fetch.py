@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.cluster import (
     DEFAULT_TIMEOUT_MS,
+    MOVED,
     RETRY_PAUSE_MS,
     response_error,
     unreachable,
@@ -31,16 +32,6 @@ MAX_BYTES = 8 * 1024 * 1024
 MAX_PARTITION_BYTES = 1024 * 1024
 # From 13 on topics are named by id; batches of format 2 come from 4 on.
 _FETCH_VERSIONS = (4, 12)
-MOVED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
 
 
 class FetchedRecord(NamedTuple):

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import random
 
-_SEED = 0x9747B28C
-_MULTIPLIER = 0x5BD1E995
+MURMUR2_SEED = 0x9747B28C
+MURMUR2_MULTIPLIER = 0x5BD1E995
+# A hash counts without its sign (Utils.toPositive).
+POSITIVE = 0x7FFFFFFF
 _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
     """Kafka's 32-bit murmur2 as a signed number (Utils.murmur2)."""
     size = len(data)
-    value = _SEED ^ size
+    value = MURMUR2_SEED ^ size
     whole = size & ~3
     for position in range(0, whole, 4):
-        word = int.from_bytes(data[position : position + 4], "little") * _MULTIPLIER & _MASK
-        word = (word ^ word >> 24) * _MULTIPLIER & _MASK
-        value = (value * _MULTIPLIER & _MASK) ^ word
+        word = int.from_bytes(data[position : position + 4], "little") * MURMUR2_MULTIPLIER & _MASK
+        word = (word ^ word >> 24) * MURMUR2_MULTIPLIER & _MASK
+        value = (value * MURMUR2_MULTIPLIER & _MASK) ^ word
     if size != whole:
         rest = int.from_bytes(data[whole:], "little")
-        value = (value ^ rest) * _MULTIPLIER & _MASK
-    value = (value ^ value >> 13) * _MULTIPLIER & _MASK
+        value = (value ^ rest) * MURMUR2_MULTIPLIER & _MASK
+    value = (value ^ value >> 13) * MURMUR2_MULTIPLIER & _MASK
     value ^= value >> 15
     return value - (1 << 32) if value >> 31 else value
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
     """All partitions count, also those without a leader."""
-    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+    return (murmur2(key) & POSITIVE) % partition_count
 
 
 class StickyChoice:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.sasl import PLAIN
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
-    from ottla.client.connection import Connection
     from ottla.security.sasl import PlainCredentials
+    from ottla.wire.codec import Message
+
+
+class Requests(Protocol):
+    """A connection that is open."""
+
+    async def send(self, message: Message, version: int, *, timeout_ms: float) -> Any: ...
 
 
 async def authenticate(
-    connection: Connection, credentials: PlainCredentials, timeout_ms: float
+    connection: Requests, credentials: PlainCredentials, timeout_ms: float
 ) -> None:
     """Handshake v1, then one exchange; raises KafkaError where the broker refuses the user."""
     answer = await connection.send(

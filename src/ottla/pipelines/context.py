@@ -32,7 +32,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What a job that is no stream has done: lines for people, data for programs."""
+    """What a job that is not a stream has done: lines for people, data for programs."""
 
     rows: int
     lines: Sequence[str] = ()

@@ -18,7 +18,7 @@ _COLOURS = {"running": "green", "failed": "bold red", "restarting": "yellow"}
 
 
 class LiveView:
-    """A table that is redrawn in place; where the output is no terminal, lines."""
+    """A table that is redrawn in place; where the output is not a terminal, lines."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console

@@ -52,7 +52,7 @@ def parse_values(frame: DataFrame, schema: str) -> ParsedRows:
 
 
 def columns_of(schema: str) -> StructType:
-    """Raises SpecError where the text is no list of columns."""
+    """Raises SpecError where the text is not a list of columns."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -60,9 +60,9 @@ def columns_of(schema: str) -> StructType:
         columns = StructType.fromDDL(schema)
     except (PySparkException, ValueError) as error:
         words = str(error).strip().splitlines()[0] if str(error).strip() else "no columns"
-        raise SpecError(f"schema: {schema!r} is no list of columns ({words})") from None
+        raise SpecError(f"schema: {schema!r} is not a list of columns ({words})") from None
     if not isinstance(columns, StructType):
-        raise SpecError(f"schema: {schema!r} is no list of columns")
+        raise SpecError(f"schema: {schema!r} is not a list of columns")
     return columns
 
 

@@ -1,6 +1,6 @@
 """Runs a pipeline: topics made, jobs started in one Spark session, watched, ended, reported.
 
-Jobs that are no streams run before the streams (restore) or after them (profile, audit).
+Jobs that are not streams run before the streams (restore) or after them (profile, audit).
 """
 
 from __future__ import annotations

@@ -61,12 +61,12 @@ class TopicStreamJob(StreamJob):
     from_: tuple[Source, ...] = key(Kind.SOURCES, "The topics to read.")
     starting: str = key(
         Kind.TEXT,
-        "Where a job without checkpoint begins.",
+        "Where a job without a checkpoint begins.",
         default="earliest",
         choices=("earliest", "latest"),
     )
     max_records_per_batch: int | None = key(
-        Kind.INTEGER, "At most so many records in a micro-batch.", default=None, least=1
+        Kind.INTEGER, "The most records in one micro-batch.", default=None, least=1
     )
 
     def reads(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Ingest(StreamJob):
     record_key: str | None = key(Kind.TEXT, "SQL expression of the records' keys.", default=None)
     rows_per_second: int = key(Kind.INTEGER, "Of a rate source.", default=100, least=1)
     max_files_per_batch: int | None = key(
-        Kind.INTEGER, "At most so many files in a micro-batch.", default=None, least=1
+        Kind.INTEGER, "The most files in one micro-batch.", default=None, least=1
     )
 
     def writes(self) -> tuple[TopicSpec, ...]:
@@ -127,7 +127,7 @@ class Transform(TopicStreamJob):
     record_key: str | None = key(Kind.TEXT, "SQL expression of the records' keys.", default=None)
     mode: str | None = key(
         Kind.TEXT,
-        "Spark's output mode; what the query needs, else.",
+        "Spark's output mode; by default, the one that the query needs.",
         default=None,
         choices=("append", "update", "complete"),
     )
@@ -256,7 +256,9 @@ class Pipeline:
         Kind.RESTART, "What happens after a failure of a job.", default=Restart()
     )
     stop_timeout: float = key(
-        Kind.DURATION, "How long jobs may finish what they read, when stopped.", default=60.0
+        Kind.DURATION,
+        "How long jobs may take to finish what they have read, when stopped.",
+        default=60.0,
     )
     metrics_port: int | None = key(
         Kind.INTEGER, "Serves Prometheus metrics there.", default=None, least=0
@@ -313,7 +315,7 @@ class Pipeline:
         names = [job.name for job in self.jobs]
         for name in names:
             if name and names.count(name) > 1:
-                raise SpecError(f"two jobs are called {name!r}: their checkpoints would be one")
+                raise SpecError(f"two jobs are called {name!r}: they would share a checkpoint")
         self.declared_topics()
         archives = [str(Path(job.path)) for job in self.jobs if isinstance(job, Archive)]
         for path in archives:

@@ -98,7 +98,7 @@ def is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def parse_duration_s(text: str) -> float:
-    """Raises ValueError for what is no duration."""
+    """Raises ValueError for what is not a duration."""
     found = _DURATION.fullmatch(text.lower())
     unit = found[2] if found else ""
     scale = _UNITS_S.get(unit, _UNITS_S.get(unit.removesuffix("s")))

@@ -38,7 +38,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
     file = Path(path)
     data = file.read_bytes()
     if len(data) > MAX_FILE_BYTES:
-        raise SpecError(f"{file}: over {MAX_FILE_BYTES} bytes is no pipeline file")
+        raise SpecError(f"{file}: over {MAX_FILE_BYTES} bytes is not a pipeline file")
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -307,11 +307,11 @@ def _parse_yaml(text: str, file: str) -> Any:
         for value, at in pairs:
             if isinstance(value, dict | list):
                 raise yaml.constructor.ConstructorError(
-                    None, None, "a key is no text", at.start_mark
+                    None, None, "a key is not text", at.start_mark
                 )
             if value in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"{value!r} is there twice", at.start_mark
+                    None, None, f"{value!r} appears twice", at.start_mark
                 )
             seen.add(value)
         built: dict[Any, Any] = loader.construct_mapping(node, deep=True)

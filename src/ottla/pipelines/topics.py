@@ -8,7 +8,8 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from ottla.client.admin.client import Admin, NewTopic, TopicDescription, raise_first_error
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import NewTopic, TopicDescription, raise_first_error
 from ottla.client.settings import AdminConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines.spec_keys import SpecError, TopicSpec
@@ -78,6 +79,13 @@ async def ensure_topics(admin: Admin, specs: Iterable[TopicSpec]) -> list[str]:
     if missing:
         await _create(admin, missing)
     return [spec.name for spec in missing]
+
+
+async def make_topic(admin: Admin, spec: TopicSpec) -> None:
+    """Raises SpecError where the topic is there already."""
+    if await describe(admin, [spec.name]):
+        raise SpecError(f"the topic {spec.name} is there already")
+    await _create(admin, [spec])
 
 
 async def _create(admin: Admin, specs: list[TopicSpec]) -> None:

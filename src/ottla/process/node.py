@@ -142,7 +142,7 @@ class Node:
         await self._delete_stale_logs()
         identity.write_identity(
             self.runtime.disk,
-            parts.log_manager.online_dirs(),
+            parts.log_manager.dirs.online(),
             broker_id=broker_id,
             cluster_id=cluster_id,
             comment=java_date(self.runtime.clock.now_ms()),

@@ -204,11 +204,10 @@ class NodeParts:
         for log in self.log_manager.logs():
             for copy in (log, self.log_manager.future(log.tp)):
                 if copy is not None:
-                    copy.settings = self.topic_settings.of(log.tp.topic)
-                    copy.active.index_interval_bytes = copy.settings.index_interval_bytes
+                    copy.use_settings(self.topic_settings.of(log.tp.topic))
 
     def _dir_failed(self, path: Path) -> None:
-        if not self.log_manager.online_dirs():
+        if not self.log_manager.dirs.online():
             self._process.fail(StartError(f"{path} failed and no other folder in log.dirs is left"))
             return
         self._process.spawn(self._report_dir_failure())

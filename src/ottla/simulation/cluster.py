@@ -37,7 +37,7 @@ _RESTART_S = (0.5, 3.0)
 # A date to start from, so that time stamps look like time stamps.
 _EPOCH_MS = 1_700_000_000_000
 
-_log = logging.getLogger("ottla.simulation")
+logger = logging.getLogger("ottla.simulation")
 
 
 class SimClock:
@@ -80,7 +80,10 @@ class ObservedEngine(Engine):
 
 
 class SimCluster:
-    """Made inside a running SimulationLoop."""
+    """The hosts of one run: brokers, the store and clients, which start, crash and lose power.
+
+    Made inside a running SimulationLoop.
+    """
 
     def __init__(
         self,
@@ -259,7 +262,7 @@ class SimCluster:
             raise
         except (OttlaError, OSError) as error:
             # run_broker says so in one line and ends; the supervisor starts it again.
-            _log.warning("%s gives up: %r", process.name, error)
+            logger.warning("%s gives up: %r", process.name, error)
             await node.stop(controlled=False)
             self._ended(broker_id, process)
             delay_s = self._random.uniform(*_RESTART_S)

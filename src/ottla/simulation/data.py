@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ottla.metadata.znodes import BrokerIdZnode, LeaderAndIsr, TopicPartitionStateZnode
 from ottla.simulation.data_clients import MIN_ISR, Mover, Producer, Reader, create_topics
 from ottla.simulation.group_member import Member
-from ottla.simulation.ledger import Ledger
 from ottla.simulation.pipelined_producer import PipelinedProducer
+from ottla.simulation.stage import Stage
 from ottla.simulation.workload import Topic
 from ottla.types import TopicPartition
 from ottla.wire import records
@@ -30,21 +30,22 @@ _WRITERS = ("producer", "pipeline", "mover")
 
 
 class Data:
-    """`start` begins everything; `is_ending` tells the producers to stop."""
+    """`start` begins everything, `end` tells the producers to stop; in between it looks at logs.
+
+    It runs the clients, compares what they and the replicas have, and says which broker may lose
+    its power without a record being lost.
+    """
 
     def __init__(self, cluster: SimCluster, plan: DataPlan, seed: str) -> None:
         self.cluster = cluster
-        self.plan = plan
-        self.violated = cluster.history.violated
-        self.ledger = Ledger(self.violated)
-        self.topics = [f"data-{number}" for number in range(plan.topics if plan.producers else 0)]
-        self.partitions = [
-            TopicPartition(name, number)
-            for name in self.topics
-            for number in range(plan.partitions)
-        ]
-        self.is_ending = False
-        self._seed = seed
+        self.stage = Stage(
+            plan,
+            seed,
+            bootstrap=cluster.bootstrap,
+            broker_ids=cluster.broker_ids,
+            trace=cluster.trace,
+            violated=cluster.history.violated,
+        )
         self._readers: dict[str, Reader] = {}
         self._writers: list[asyncio.Task[None]] = []
         self._others: list[asyncio.Task[None]] = []
@@ -52,15 +53,11 @@ class Data:
         self._looked_at: dict[tuple[int, int, TopicPartition], int] = {}
 
     @property
-    def groups(self) -> list[str]:
-        return [f"group-{number}" for number in range(self.plan.groups if self.topics else 0)]
-
-    @property
     def client_names(self) -> list[str]:
         """The hosts that clients run on."""
-        if not self.topics:
+        if not self.stage.topics:
             return []
-        plan = self.plan
+        plan = self.stage.plan
         kinds = {
             "producer": plan.producers,
             "pipeline": plan.pipelines,
@@ -68,21 +65,20 @@ class Data:
             "mover": plan.movers,
         }
         names = [f"{kind}-{number}" for kind, count in kinds.items() for number in range(count)]
-        return names + [f"{group}-{n}" for group in self.groups for n in range(self.plan.members)]
-
-    def note(self, who: str, text: str) -> None:
-        self.cluster.trace.add("data", f"{who} {text}")
+        return names + [
+            f"{group}-{n}" for group in self.stage.groups for n in range(self.stage.plan.members)
+        ]
 
     # running
 
     async def start(self, expected: Expectations) -> None:
-        if not self.topics:
+        if not self.stage.topics:
             return
         process, runtime = self.cluster.begin("maker")
-        await self.cluster.run_on(process, create_topics(self, runtime, self.topics))
-        for name in self.topics:
+        await self.cluster.run_on(process, create_topics(self.stage, runtime, self.stage.topics))
+        for name in self.stage.topics:
             topic = expected.topics[name] = Topic()
-            topic.begin(self.plan.partitions, {"min.insync.replicas": str(MIN_ISR)})
+            topic.begin(self.stage.plan.partitions, {"min.insync.replicas": str(MIN_ISR)})
         for name in self.client_names:
             process, runtime = self.cluster.begin(name)
             self._begin(name, process, runtime)
@@ -91,22 +87,22 @@ class Data:
         kind, _, _ = name.rpartition("-")
         work: Coroutine[Any, Any, None]
         if kind == "producer":
-            work = Producer(self, name, runtime, self._seed).run()
+            work = Producer(self.stage, name, runtime).run()
         elif kind == "pipeline":
-            work = PipelinedProducer(self, name, runtime, self._seed).run()
+            work = PipelinedProducer(self.stage, name, runtime).run()
         elif kind == "reader":
-            reader = self._readers[name] = Reader(self, name, runtime)
+            reader = self._readers[name] = Reader(self.stage, name, runtime)
             work = reader.run()
         elif kind == "mover":
-            work = Mover(self, name, runtime, self._seed).run()
+            work = Mover(self.stage, name, runtime).run()
         else:
-            work = Member(self, name, kind, runtime, self._seed).run()
+            work = Member(self.stage, name, kind, runtime).run()
         tasks = self._writers if kind in _WRITERS else self._others
         tasks.append(self.cluster.run_on(process, work))
 
     def end(self) -> None:
         """Producers finish what they have begun; the others read to the end."""
-        self.is_ending = True
+        self.stage.is_ending = True
 
     @property
     def is_written(self) -> bool:
@@ -123,7 +119,7 @@ class Data:
         """Takes in what replicas hold below their high watermarks since the last look."""
         for node in nodes:
             starts = self.cluster.broker_host(node.broker_id).starts
-            for tp in self.partitions:
+            for tp in self.stage.partitions:
                 log = _log(node, tp)
                 if log is not None:
                     self._take_in(node.broker_id, starts, tp, log)
@@ -132,7 +128,7 @@ class Data:
         key = (broker_id, starts, tp)
         position = min(self._looked_at.get(key, 0), log.end_offset)
         for start, data in _committed(log, position):
-            self.ledger.in_log(f"broker-{broker_id}", tp, start, data)
+            self.stage.ledger.in_log(f"broker-{broker_id}", tp, start, data)
         self._looked_at[key] = max(position, log.high_watermark)
 
     # the promise: records outlive one broker's power cut
@@ -186,7 +182,7 @@ class Data:
         return None if state is None else (state, znode.stat().mzxid)
 
     def _hosted(self) -> dict[TopicPartition, dict[int, Log]]:
-        found: dict[TopicPartition, dict[int, Log]] = {tp: {} for tp in self.partitions}
+        found: dict[TopicPartition, dict[int, Log]] = {tp: {} for tp in self.stage.partitions}
         for broker_id, node in self.cluster.nodes.items():
             for partition in node.parts.replica_manager.partitions():
                 if partition.log is not None:
@@ -197,13 +193,13 @@ class Data:
 
     def problems(self) -> Iterator[str]:
         """Once nothing fails any more: every replica and every reader has everything."""
-        if not self.topics:
+        if not self.stage.topics:
             return
         self.look_at(self.cluster.nodes.values())
         logs = {}
         for tp, hosted in self._hosted().items():
-            if tp in self.partitions:
-                end = self.ledger.ends.get(tp, 0)
+            if tp in self.stage.partitions:
+                end = self.stage.ledger.ends.get(tp, 0)
                 bounds = {i: (log.high_watermark, log.end_offset) for i, log in hosted.items()}
                 if any(bound != (end, end) for bound in bounds.values()):
                     yield f"{tp} ends at {end}, but (high watermark, end) are {bounds}"
@@ -211,14 +207,14 @@ class Data:
                 logs[tp] = [
                     data for log in [*hosted.values()][:1] for _, data in _committed(log, 0)
                 ]
-        yield from self.ledger.problems(logs)
-        for tp in self.partitions:
-            end = self.ledger.ends.get(tp, 0)
+        yield from self.stage.ledger.problems(logs)
+        for tp in self.stage.partitions:
+            end = self.stage.ledger.ends.get(tp, 0)
             for name, reader in self._readers.items():
                 if reader.positions[tp] != end:
                     yield f"{name} is at {reader.positions[tp]} of {end} in {tp}"
-            for group in self.groups:
-                committed = self.ledger.committed_offset(group, tp)
+            for group in self.stage.groups:
+                committed = self.stage.ledger.committed_offset(group, tp)
                 if committed != end:
                     yield f"{group} has committed {committed} of {end} in {tp}"
 

@@ -3,54 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.admin.client import Admin, ElectionType, NewTopic
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import ElectionType, NewTopic
 from ottla.client.cluster import Cluster, response_error
 from ottla.client.fetch import FetchedRecord, RecordReader
 from ottla.client.produce import TopicProducer
 from ottla.errors import ErrorCode, KafkaError
+from ottla.simulation.stage import EXPECTED
 from ottla.types import TopicPartition
 from ottla.wire import records
 from ottla.wire.records import Record
 
 if TYPE_CHECKING:
     from ottla.runtime import Runtime
-    from ottla.simulation.data import Data
+    from ottla.simulation.stage import Stage
 
 _TIMEOUT_MS = 12_000.0
 _MAX_BATCH = 4
 _PAUSE_S = 0.5
 MIN_ISR = 2
 _ELECT_SHARE = 0.3
-# What a producer may be told while brokers fail; anything else says that a broker lost its way.
-EXPECTED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_CONTROLLER,
-    }
-)
 
 
 class CheckedReader(RecordReader):
     """Notes every record it is given, and under which high watermark."""
 
     def __init__(
-        self, data: Data, name: str, cluster: Cluster, positions: dict[TopicPartition, int]
+        self, stage: Stage, name: str, cluster: Cluster, positions: dict[TopicPartition, int]
     ) -> None:
         super().__init__(cluster, positions, timeout_ms=_TIMEOUT_MS)
-        self._ledger = data.ledger
+        self._ledger = stage.ledger
         self._name = name
 
     def _take(self, answer: Any) -> list[FetchedRecord]:
@@ -73,10 +58,10 @@ class CheckedReader(RecordReader):
             super()._meet(partition, data)
 
 
-async def create_topics(data: Data, runtime: Runtime, names: Sequence[str]) -> None:
+async def create_topics(stage: Stage, runtime: Runtime, names: Sequence[str]) -> None:
     """Until they are all there."""
-    plan = data.plan
-    async with Cluster(runtime, data.cluster.bootstrap, client_id="maker") as cluster:
+    plan = stage.plan
+    async with Cluster(runtime, stage.bootstrap, client_id="maker") as cluster:
         admin = Admin(cluster, timeout_ms=_TIMEOUT_MS)
         wanted = {
             name: NewTopic(
@@ -101,36 +86,36 @@ async def create_topics(data: Data, runtime: Runtime, names: Sequence[str]) -> N
 class Producer:
     """Small batches to random partitions; after a failure a new producer id and new records."""
 
-    def __init__(self, data: Data, name: str, runtime: Runtime, seed: str) -> None:
-        self._data = data
+    def __init__(self, stage: Stage, name: str, runtime: Runtime) -> None:
+        self._stage = stage
         self._name = name
         self._runtime = runtime
-        self._random = random.Random(f"{seed}/data/{name}")
-        self._cluster = Cluster(runtime, data.cluster.bootstrap, client_id=name)
+        self._random = stage.random_of(name)
+        self._cluster = Cluster(runtime, stage.bootstrap, client_id=name)
         self._lives = 0
 
     async def run(self) -> None:
-        while not self._data.is_ending:
+        while not self._stage.is_ending:
             self._lives += 1
-            topic = self._random.choice(self._data.topics)
+            topic = self._random.choice(self._stage.topics)
             producer = TopicProducer(self._cluster, topic, rng=self._random, timeout_ms=_TIMEOUT_MS)
             try:
                 await producer.start()
                 await self._produce(producer, topic, f"{self._name}.{self._lives}".encode())
             except KafkaError as error:
-                self._data.note(self._name, error.code.name)
+                self._stage.note(self._name, error.code.name)
                 if error.code not in EXPECTED:
-                    self._data.violated(f"{self._name} was told {error.code.name}: {error}")
+                    self._stage.violated(f"{self._name} was told {error.code.name}: {error}")
                 await asyncio.sleep(_PAUSE_S)
         await self._cluster.close()
 
     async def _produce(self, producer: TopicProducer, topic: str, name: bytes) -> None:
         number = 0
-        while not self._data.is_ending:
-            await asyncio.sleep(self._random.uniform(*self._data.plan.pause_ms) / 1000)
+        while not self._stage.is_ending:
+            await asyncio.sleep(self._random.uniform(*self._stage.plan.pause_ms) / 1000)
             values: dict[TopicPartition, list[bytes]] = {}
             for _ in range(self._random.randint(1, _MAX_BATCH)):
-                partition = self._random.randrange(self._data.plan.partitions)
+                partition = self._random.randrange(self._stage.plan.partitions)
                 value = b"%b/%d" % (name, number)
                 number += 1
                 values.setdefault(TopicPartition(topic, partition), []).append(value)
@@ -138,19 +123,19 @@ class Producer:
                 await producer.send(record, partition)
             await producer.flush()
             for tp, stored in values.items():
-                self._data.ledger.acknowledged(tp, stored)
-            self._data.note(self._name, f"stored up to {number}")
+                self._stage.ledger.acknowledged(tp, stored)
+            self._stage.note(self._name, f"stored up to {number}")
 
 
 class Reader:
     """Reads all partitions from their beginning to wherever they end."""
 
-    def __init__(self, data: Data, name: str, runtime: Runtime) -> None:
-        self._data = data
+    def __init__(self, stage: Stage, name: str, runtime: Runtime) -> None:
+        self._stage = stage
         self._name = name
-        self._cluster = Cluster(runtime, data.cluster.bootstrap, client_id=name)
-        positions = dict.fromkeys(data.partitions, 0)
-        self._reader = CheckedReader(data, name, self._cluster, positions)
+        self._cluster = Cluster(runtime, stage.bootstrap, client_id=name)
+        positions = dict.fromkeys(stage.partitions, 0)
+        self._reader = CheckedReader(stage, name, self._cluster, positions)
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
@@ -161,35 +146,35 @@ class Reader:
             try:
                 found = await self._reader.poll()
                 if found:
-                    self._data.note(self._name, f"{len(found)} records")
+                    self._stage.note(self._name, f"{len(found)} records")
             except KafkaError as error:
-                self._data.note(self._name, error.code.name)
+                self._stage.note(self._name, error.code.name)
                 await asyncio.sleep(_PAUSE_S)
 
 
 class Mover:
     """Gives partitions other replicas, and preferred leaders, while they are written and read."""
 
-    def __init__(self, data: Data, name: str, runtime: Runtime, seed: str) -> None:
-        self._data = data
+    def __init__(self, stage: Stage, name: str, runtime: Runtime) -> None:
+        self._stage = stage
         self._name = name
-        self._random = random.Random(f"{seed}/data/{name}")
-        cluster = Cluster(runtime, data.cluster.bootstrap, client_id=name)
+        self._random = stage.random_of(name)
+        cluster = Cluster(runtime, stage.bootstrap, client_id=name)
         self._admin = Admin(cluster, timeout_ms=_TIMEOUT_MS)
 
     async def run(self) -> None:
-        while not self._data.is_ending:
-            await asyncio.sleep(self._random.uniform(*self._data.plan.moves_ms) / 1000)
-            tp = self._random.choice(self._data.partitions)
-            ids = list(self._data.cluster.broker_ids)
-            target = self._random.sample(ids, self._data.plan.replicas)
+        while not self._stage.is_ending:
+            await asyncio.sleep(self._random.uniform(*self._stage.plan.moves_ms) / 1000)
+            tp = self._random.choice(self._stage.partitions)
+            ids = list(self._stage.broker_ids)
+            target = self._random.sample(ids, self._stage.plan.replicas)
             try:
                 if self._random.random() < _ELECT_SHARE:
                     await self._admin.elect_leaders(ElectionType.PREFERRED, [tp])
-                    self._data.note(self._name, f"{tp}: preferred leader")
+                    self._stage.note(self._name, f"{tp}: preferred leader")
                     continue
                 error = (await self._admin.alter_reassignments({tp: target}))[tp]
-                self._data.note(self._name, f"{tp} to {target}: {error!r}")
+                self._stage.note(self._name, f"{tp} to {target}: {error!r}")
             except KafkaError as error:
-                self._data.note(self._name, error.code.name)
+                self._stage.note(self._name, error.code.name)
         await self._admin.close()

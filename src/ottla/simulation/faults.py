@@ -33,6 +33,8 @@ class Promise(Protocol):
 
 
 class Faults:
+    """What goes wrong in one run, and when: one method per kind of fault, each undone in time."""
+
     def __init__(
         self,
         cluster: SimCluster,
@@ -188,9 +190,9 @@ class Faults:
         one, other = self._two_hosts()
         slowness = self._random.uniform(*_SLOWNESS)
         self._cluster.trace.add("slow", f"{one}>{other} {slowness:.1f}")
-        self._cluster.network.link(one, other).slowness = slowness
+        self._cluster.network.links.between(one, other).slowness = slowness
         await self._last()
-        self._cluster.network.link(one, other).slowness = 1.0
+        self._cluster.network.links.between(one, other).slowness = 1.0
 
     async def _do_reset(self) -> None:
         one, other = self._two_hosts()

@@ -7,7 +7,6 @@ moves, and sometimes stalls longer than its session or leaves.
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.cluster import Cluster, response_error
@@ -18,7 +17,7 @@ from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.runtime import Runtime
-    from ottla.simulation.data import Data
+    from ottla.simulation.stage import Stage
     from ottla.wire.codec import Message
 
 _SESSION_MS = 6_000
@@ -49,12 +48,12 @@ _MOVED = frozenset(
 
 
 class Member:
-    def __init__(self, data: Data, name: str, group: str, runtime: Runtime, seed: str) -> None:
-        self._data = data
+    def __init__(self, stage: Stage, name: str, group: str, runtime: Runtime) -> None:
+        self._stage = stage
         self._name = name
         self._group = group
-        self._random = random.Random(f"{seed}/data/{name}")
-        self._cluster = Cluster(runtime, data.cluster.bootstrap, client_id=name)
+        self._random = stage.random_of(name)
+        self._cluster = Cluster(runtime, stage.bootstrap, client_id=name)
         self._coordinator: int | None = None
         self._member_id = ""
         self._generation = -1
@@ -63,23 +62,23 @@ class Member:
         while True:
             try:
                 least = {
-                    tp: self._data.ledger.committed_offset(self._group, tp)
-                    for tp in self._data.partitions
+                    tp: self._stage.ledger.committed_offset(self._group, tp)
+                    for tp in self._stage.partitions
                 }
                 assigned = await self._join()
                 await self._consume(assigned, least)
             except KafkaError as error:
-                self._data.note(self._name, error.code.name)
+                self._stage.note(self._name, error.code.name)
                 if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
                     self._member_id = ""
                 elif error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
-                    self._data.violated(f"{self._name} was told {error}")
+                    self._stage.violated(f"{self._name} was told {error}")
             await asyncio.sleep(self._random.uniform(0, _PAUSE_S))
 
     # joining
 
     async def _join(self) -> list[TopicPartition]:
-        topics = list(self._data.topics)
+        topics = list(self._stage.topics)
         subscription = b"\0\0" + m.ConsumerProtocolSubscription(topics=topics).encode(0)
         request_class = m.JoinGroupRequest
         answer = await self._ask(
@@ -98,7 +97,7 @@ class Member:
             self._member_id = answer.member_id
         _check(answer.error_code)
         self._member_id, self._generation = answer.member_id, answer.generation_id
-        shares = _shares(self._data.partitions, [member.member_id for member in answer.members])
+        shares = _shares(self._stage.partitions, [member.member_id for member in answer.members])
         sync_class = m.SyncGroupRequest
         answer = await self._ask(
             sync_class(
@@ -115,23 +114,23 @@ class Member:
         )
         _check(answer.error_code)
         numbers = [int(number) for number in bytes(answer.assignment).split()]
-        self._data.note(self._name, f"generation {self._generation}: {numbers}")
-        return [self._data.partitions[number] for number in numbers]
+        self._stage.note(self._name, f"generation {self._generation}: {numbers}")
+        return [self._stage.partitions[number] for number in numbers]
 
     # working
 
     async def _consume(
         self, assigned: list[TopicPartition], least: dict[TopicPartition, int]
     ) -> None:
-        ledger, group = self._data.ledger, self._group
+        ledger, group = self._stage.ledger, self._group
         committed = await self._committed(assigned) if assigned else {}
         for tp, offset in committed.items():
             ledger.resumed(self._name, group, tp, offset, least[tp])
-        reader = CheckedReader(self._data, self._name, self._cluster, committed)
+        reader = CheckedReader(self._stage, self._name, self._cluster, committed)
         while True:
-            if self._random.random() < self._data.plan.stalls:
+            if self._random.random() < self._stage.plan.stalls:
                 await asyncio.sleep(self._random.uniform(*_STALL_S))
-            if not self._data.is_ending and self._random.random() < _LEAVE_SHARE:
+            if not self._stage.is_ending and self._random.random() < _LEAVE_SHARE:
                 await self._leave()
                 return
             if reader.positions:
@@ -180,7 +179,7 @@ class Member:
         return found
 
     async def _commit(self, offsets: dict[TopicPartition, int]) -> None:
-        ledger, group = self._data.ledger, self._group
+        ledger, group = self._stage.ledger, self._group
         before = {tp: ledger.committed_offset(group, tp) for tp in offsets}
         request_class = m.OffsetCommitRequest
         answer = await self._ask(
@@ -212,7 +211,7 @@ class Member:
                     ledger.committed(self._name, group, tp, offsets[tp], before[tp])
         if failure is not None:
             raise failure
-        self._data.note(self._name, f"committed {list(offsets.values())}")
+        self._stage.note(self._name, f"committed {list(offsets.values())}")
 
     async def _leave(self) -> None:
         request_class = m.LeaveGroupRequest
@@ -223,7 +222,7 @@ class Member:
             ),
             min_version=_LEAVE_MIN_VERSION,
         )
-        self._data.note(self._name, "left")
+        self._stage.note(self._name, "left")
         self._member_id = ""
 
     # asking

@@ -9,13 +9,12 @@ leader refused may come to the next one later than what stands behind it, as lib
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.cluster import Cluster, response_error
 from ottla.errors import ErrorCode, KafkaError
-from ottla.simulation.data_clients import EXPECTED
+from ottla.simulation.stage import EXPECTED
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire.records import Record, build_batch
@@ -23,7 +22,7 @@ from ottla.wire.records import Record, build_batch
 if TYPE_CHECKING:
     from ottla.client.cluster import Channel
     from ottla.runtime import Runtime
-    from ottla.simulation.data import Data
+    from ottla.simulation.stage import Stage
 
 _IN_FLIGHT = 5
 _MAX_BATCH = 3
@@ -44,12 +43,12 @@ class _Batch(NamedTuple):
 class PipelinedProducer:
     """One partition at a time; after a failure a new producer id, new records, maybe another."""
 
-    def __init__(self, data: Data, name: str, runtime: Runtime, seed: str) -> None:
-        self._data = data
+    def __init__(self, stage: Stage, name: str, runtime: Runtime) -> None:
+        self._stage = stage
         self._name = name
         self._runtime = runtime
-        self._random = random.Random(f"{seed}/data/{name}")
-        self._cluster = Cluster(runtime, data.cluster.bootstrap, client_id=name)
+        self._random = stage.random_of(name)
+        self._cluster = Cluster(runtime, stage.bootstrap, client_id=name)
         self._lives = 0
         self._unacknowledged: deque[_Batch] = deque()
         # The leader of the last round, and how many of the first batches it refused.
@@ -57,15 +56,15 @@ class PipelinedProducer:
         self._refused = 0
 
     async def run(self) -> None:
-        while not self._data.is_ending:
+        while not self._stage.is_ending:
             self._lives += 1
-            tp = self._random.choice(self._data.partitions)
+            tp = self._random.choice(self._stage.partitions)
             try:
                 await self._live(tp, f"{self._name}.{self._lives}".encode())
             except KafkaError as error:
-                self._data.note(self._name, error.code.name)
+                self._stage.note(self._name, error.code.name)
                 if error.code not in EXPECTED:
-                    self._data.violated(f"{self._name} was told {error.code.name}: {error}")
+                    self._stage.violated(f"{self._name} was told {error.code.name}: {error}")
                 await asyncio.sleep(_PAUSE_S)
         await self._cluster.close()
 
@@ -76,16 +75,17 @@ class PipelinedProducer:
         producer = answer.producer_id, answer.producer_epoch
         self._unacknowledged.clear()
         self._refused = 0
-        sequence, last_progress = 0, self._data.cluster.loop.time()
-        while self._unacknowledged or not self._data.is_ending:
-            await asyncio.sleep(self._random.uniform(*self._data.plan.pause_ms) / 1000)
+        loop = asyncio.get_running_loop()
+        sequence, last_progress = 0, loop.time()
+        while self._unacknowledged or not self._stage.is_ending:
+            await asyncio.sleep(self._random.uniform(*self._stage.plan.pause_ms) / 1000)
             while len(self._unacknowledged) < self._random.randint(1, _IN_FLIGHT):
                 batch = self._new_batch(producer, name, sequence)
                 self._unacknowledged.append(batch)
                 sequence += len(batch.values)
             waiting = len(self._unacknowledged)
             failure = await self._send_round(tp)
-            now = self._data.cluster.loop.time()
+            now = loop.time()
             if len(self._unacknowledged) < waiting:
                 last_progress = now
             elif now - last_progress > _GIVE_UP_S and failure is not None:
@@ -115,13 +115,13 @@ class PipelinedProducer:
             return error
         except OSError as error:
             return KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))
-        self._data.note(self._name, f"{tp}: {late} late, {[int(code) for code in answers]}")
+        self._stage.note(self._name, f"{tp}: {late} late, {[int(code) for code in answers]}")
         there = [code in _IN_THE_LOG for code in answers]
         # An answer counts for those before it as well, as for librdkafka.
         answered = len(there) - there[::-1].index(True) if any(there) else 0
         for _ in range(late + answered if answered else 0):
             batch = self._unacknowledged.popleft()
-            self._data.ledger.acknowledged(tp, batch.values)
+            self._stage.ledger.acknowledged(tp, batch.values)
         missing = answers[answered:]
         self._refused_by = leader
         self._refused = next((n for n, c in enumerate(missing) if c not in _REFUSED), len(missing))

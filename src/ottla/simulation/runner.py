@@ -128,7 +128,7 @@ class _Run:
         await self.data.start(self.expected)
         clients = [self.loop.create_task(self._client(name)) for name in names]
         hosts = names + self.data.client_names
-        promise = self.data if self.data.topics else None
+        promise = self.data if self.data.stage.topics else None
         await Faults(cluster, self._scenario.faults, self._seed, hosts, promise).run()
         self._make_peace()
         self.data.end()

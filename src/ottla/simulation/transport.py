@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
+    from ottla.simulation.links import Links
     from ottla.simulation.loop import Process
-    from ottla.simulation.network import SimNetwork
 
 HIGH_WATER_BYTES = 64 * 1024
 # A process that was killed may have bytes on their way: sometimes they arrive, sometimes not.
@@ -25,8 +25,8 @@ _RESET = 2
 class Pipe:
     """Bytes from one end to the other, in order, each chunk with its time of arrival."""
 
-    def __init__(self, network: SimNetwork, source: SimTransport, target: SimTransport) -> None:
-        self._network = network
+    def __init__(self, links: Links, source: SimTransport, target: SimTransport) -> None:
+        self._links = links
         self._source = source
         self._target = target
         self._queue: deque[tuple[float, bytes | int]] = deque()
@@ -35,7 +35,7 @@ class Pipe:
         self.size = 0
 
     def send(self, item: bytes | int) -> None:
-        arrival = self._network.arrival(self._source.host, self._target.host)
+        arrival = self._links.arrival(self._source.host, self._target.host)
         self._last_arrival = max(self._last_arrival, arrival)
         self._queue.append((self._last_arrival, item))
         if isinstance(item, bytes):
@@ -49,19 +49,19 @@ class Pipe:
     def kick(self) -> None:
         """Sets the timer for the next chunk, unless the receiver does not read."""
         if self._armed is None and self._queue and self._target.wants_more(self._queue[0][1]):
-            when = max(self._queue[0][0], self._network.loop.time())
-            self._armed = self._network.loop.call_at(
+            when = max(self._queue[0][0], self._links.loop.time())
+            self._armed = self._links.loop.call_at(
                 when, self._arrive, context=self._target.process.context
             )
 
     def _arrive(self) -> None:
         self._armed = None
-        if not self._queue or self._network.link(self._source.host, self._target.host).cut:
+        if not self._queue or self._links.between(self._source.host, self._target.host).cut:
             return
         arrival, item = self._queue[0]
         if not self._target.wants_more(item):
             return
-        if arrival <= self._network.loop.time():
+        if arrival <= self._links.loop.time():
             self._queue.popleft()
             if isinstance(item, bytes):
                 self.size -= len(item)
@@ -71,11 +71,15 @@ class Pipe:
 
 
 class SimTransport(asyncio.Transport):
-    """One end. Everything it tells its protocol happens in the protocol's own process."""
+    """One end. Everything it tells its protocol happens in the protocol's own process.
+
+    It stands in `registry` until it is gone.
+    """
 
     def __init__(
         self,
-        network: SimNetwork,
+        links: Links,
+        registry: dict[SimTransport, None],
         process: Process,
         protocol: asyncio.BaseProtocol | None,
         local: tuple[str, int],
@@ -84,7 +88,8 @@ class SimTransport(asyncio.Transport):
         super().__init__({"sockname": local, "peername": remote})
         self.process = process
         self.host, self.peer_host = local[0], remote[0]
-        self._network = network
+        self._links = links
+        self._registry = registry
         self._protocol = protocol
         self._peer: SimTransport | None = None
         self._pipe: Pipe | None = None
@@ -94,7 +99,7 @@ class SimTransport(asyncio.Transport):
         self._write_paused = False
         self._high = HIGH_WATER_BYTES
         self._low = HIGH_WATER_BYTES // 4
-        network.transports[self] = None
+        registry[self] = None
 
     @property
     def outgoing(self) -> Pipe:
@@ -110,8 +115,8 @@ class SimTransport(asyncio.Transport):
 
     def pair(self, other: SimTransport) -> None:
         self._peer, other._peer = other, self
-        self._pipe = Pipe(self._network, self, other)
-        other._pipe = Pipe(self._network, other, self)
+        self._pipe = Pipe(self._links, self, other)
+        other._pipe = Pipe(self._links, other, self)
 
     def accept(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
         """On the listening side, in its process: the protocol learns of the connection."""
@@ -161,8 +166,8 @@ class SimTransport(asyncio.Transport):
         if self._closing or not data:
             return
         copied = bytes(data)
-        self._network.note(self.host, self.peer_host, copied)
-        for piece in self._network.pieces(copied):
+        self._links.note(self.host, self.peer_host, copied)
+        for piece in self._links.pieces(copied):
             self.outgoing.send(piece)
         if self.outgoing.size > self._high and not self._write_paused:
             self._write_paused = True
@@ -221,7 +226,7 @@ class SimTransport(asyncio.Transport):
         if self._write_paused and self.outgoing.size <= self._low:
             self._write_paused = False
             if not self._gone:
-                self._network.loop.call_soon(
+                self._links.loop.call_soon(
                     self.get_protocol().resume_writing, context=self.process.context
                 )
 
@@ -239,14 +244,14 @@ class SimTransport(asyncio.Transport):
         if silently:
             self.outgoing.drop()
         elif not was_closing:
-            if self._network.random.random() < _LAST_BYTES_LOST_SHARE:
+            if self._links.random.random() < _LAST_BYTES_LOST_SHARE:
                 self.outgoing.drop()
                 self.outgoing.send(_RESET)
             else:
                 self.outgoing.send(_FIN)
 
     def _lose_later(self, error: Exception | None) -> None:
-        self._network.loop.call_soon(self._lose, error, context=self.process.context)
+        self._links.loop.call_soon(self._lose, error, context=self.process.context)
 
     def _lose(self, error: Exception | None) -> None:
         if not self._gone:
@@ -256,4 +261,4 @@ class SimTransport(asyncio.Transport):
 
     def _forget(self) -> None:
         self._gone = True
-        self._network.transports.pop(self, None)
+        self._registry.pop(self, None)

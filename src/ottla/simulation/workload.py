@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.admin.client import Admin, ElectionType, NewPartitions, NewTopic
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import ElectionType, NewPartitions, NewTopic
 from ottla.client.cluster import Cluster
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import NodeExistsError, NoNodeError, StoreError

@@ -10,29 +10,39 @@ import asyncio
 import os
 import re
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from ottla.client import fetch
-from ottla.client.cluster import RETRY_PAUSE_MS, Cluster, response_error
+from ottla.client.cluster import MOVED, RETRY_PAUSE_MS, Cluster, response_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime, system_runtime
 from ottla.spark.errors import OffsetError, SourceError, TopicMissing
 from ottla.spark.options import EARLIEST, LATEST, Connect, Subscription
-from ottla.spark.source.offsets import TopicNow
 from ottla.types import ZERO_TOPIC_ID, TopicPartition, format_topic_id
 from ottla.wire import messages as m
 
 T = TypeVar("T")
 
-MOVED = fetch.MOVED | {ErrorCode.OFFSET_NOT_AVAILABLE}
+# The leader moves, or a new one does not know yet how far records are committed.
+NOT_READABLE_YET = MOVED | {ErrorCode.OFFSET_NOT_AVAILABLE}
+_PASSING = NOT_READABLE_YET | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 # A topic that was just made is not known to every broker at once.
 _FRESH_TOPIC_MS = 2_000
 _MAX_CLIENTS = 8
 _LISTING_MIN_VERSION = 2  # the first with an isolation level
 
 
+class TopicNow(NamedTuple):
+    """A topic as the cluster has it."""
+
+    topic_id: str
+    partitions: frozenset[int]
+
+
 class KafkaClient:
-    """Not for use in several threads at once."""
+    """Topics and offsets, asked for in plain calls; `cluster` and `run` are there for the rest.
+
+    Not for use in several threads at once.
+    """
 
     def __init__(self, connect: Connect) -> None:
         self.connect = connect
@@ -126,7 +136,7 @@ class KafkaClient:
         refresh = False
         while wanted:
             left_ms = max((deadline - self.loop.time()) * 1000, 1)
-            by_leader = await self.by_leader(wanted, refresh=refresh, timeout_ms=left_ms)
+            by_leader = await self.cluster.by_leader(wanted, refresh=refresh, timeout_ms=left_ms)
             answers = await asyncio.gather(
                 *(
                     self._list_from(leader, {p: wanted[p] for p in group}, isolation, left_ms)
@@ -138,7 +148,7 @@ class KafkaClient:
                 if isinstance(answer, int):
                     found[partition] = answer
                     del wanted[partition]
-                elif answer.code in MOVED or answer.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                elif answer.code in _PASSING:
                     problem = KafkaError(answer.code, f"{partition}: {answer}")
                 else:
                     raise KafkaError(answer.code, f"{partition}: {answer}")
@@ -148,19 +158,6 @@ class KafkaClient:
                 await asyncio.sleep(RETRY_PAUSE_MS / 1000)
                 refresh = True
         return found
-
-    async def by_leader(
-        self, partitions: Iterable[TopicPartition], *, refresh: bool, timeout_ms: float
-    ) -> dict[int, list[TopicPartition]]:
-        groups: dict[int, list[TopicPartition]] = {}
-        refreshed: set[str] = set()
-        for partition in partitions:
-            # One metadata request tells of all partitions of a topic.
-            anew = refresh and partition.topic not in refreshed
-            leader = await self.cluster.leader_of(partition, refresh=anew, timeout_ms=timeout_ms)
-            refreshed.add(partition.topic)
-            groups.setdefault(leader, []).append(partition)
-        return groups
 
     async def _list_from(
         self, leader: int, times: dict[TopicPartition, int], isolation: int, timeout_ms: float

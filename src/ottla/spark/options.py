@@ -310,7 +310,7 @@ def _subscription(options: _Options) -> Subscription:
         try:
             re.compile(text)
         except re.error as error:
-            raise OptionError(f"subscribePattern is no regular expression: {error}") from None
+            raise OptionError(f"subscribePattern is not a regular expression: {error}") from None
         if not text:
             raise OptionError("subscribePattern is empty")
         return Subscription(kind, pattern=text)
@@ -367,7 +367,7 @@ def parse_partition_numbers(name: str, text: str, *, minimum: int = 0) -> dict[s
         found[topic] = {}
         for partition, number in numbers.items():
             if not partition.isascii() or not partition.isdigit():
-                raise OptionError(f"{name}: {partition!r} of topic {topic} is no partition")
+                raise OptionError(f"{name}: {partition!r} of topic {topic} is not a partition")
             if not isinstance(number, int) or isinstance(number, bool) or number < minimum:
                 raise OptionError(f"{name}: partition {partition} of {topic} has {number!r}")
             found[topic][int(partition)] = number

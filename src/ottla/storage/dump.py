@@ -9,10 +9,17 @@ from pathlib import Path
 
 from ottla.errors import OttlaError
 from ottla.runtime import Disk
-from ottla.storage.log import batch_scan, transaction_index
-from ottla.storage.log import segment as segments
-from ottla.storage.log.index import TIME_ENTRY_BYTES, IndexDamaged
-from ottla.storage.log.producer_state import ProducerState, SnapshotDamaged
+from ottla.storage.producers.state import ProducerState, SnapshotDamaged
+from ottla.storage.segment import batch_scan, transaction_index
+from ottla.storage.segment.file_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from ottla.storage.segment.index import TIME_ENTRY_BYTES, IndexDamaged
 from ottla.wire import records
 from ottla.wire.compression import CODEC_NAMES
 from ottla.wire.primitives import WireError
@@ -38,11 +45,11 @@ def texts(key: bytes | None, value: bytes | None) -> tuple[str | None, str | Non
 def rows(disk: Disk, path: Path, *, deep: bool, decode: Decode = texts) -> Iterator[Row]:
     """Batches (and their records where `deep`), index entries or producers; `kind` says which.
     Raises CannotDump after the rows before the damage, OSError where the file cannot be read."""
-    base, _, suffix = path.name.removesuffix(segments.DELETED_SUFFIX).partition(".")
+    base, _, suffix = path.name.removesuffix(DELETED_SUFFIX).partition(".")
     reader = _READERS.get(f".{suffix}")
     if reader is None or not base.isdecimal():
         known = ", ".join(_READERS)
-        raise CannotDump(f"{path} is no file of a log: 20 digits and one of {known} are")
+        raise CannotDump(f"{path} is not a file of a log: 20 digits and one of {known} are")
     try:
         yield from reader(disk, path, int(base), decode if deep else None)
     except (batch_scan.LogDamaged, WireError, IndexDamaged, SnapshotDamaged) as damage:
@@ -152,7 +159,7 @@ def _time_rows(disk: Disk, path: Path, base: int, _decode: Decode | None) -> Ite
 
 def _check_length(data: bytes, entry_bytes: int) -> None:
     if len(data) % entry_bytes:
-        raise IndexDamaged(f"{len(data)} bytes are no multiple of {entry_bytes}")
+        raise IndexDamaged(f"{len(data)} bytes are not a multiple of {entry_bytes}")
 
 
 def _aborted_rows(disk: Disk, path: Path, _base: int, _decode: Decode | None) -> Iterator[Row]:
@@ -188,9 +195,9 @@ def _producer_rows(disk: Disk, path: Path, base: int, _decode: Decode | None) ->
 
 
 _READERS: dict[str, Callable[[Disk, Path, int, Decode | None], Iterator[Row]]] = {
-    segments.LOG_SUFFIX: _log_rows,
-    segments.INDEX_SUFFIX: _index_rows,
-    segments.TIME_INDEX_SUFFIX: _time_rows,
-    segments.TXN_INDEX_SUFFIX: _aborted_rows,
-    segments.SNAPSHOT_SUFFIX: _producer_rows,
+    LOG_SUFFIX: _log_rows,
+    INDEX_SUFFIX: _index_rows,
+    TIME_INDEX_SUFFIX: _time_rows,
+    TXN_INDEX_SUFFIX: _aborted_rows,
+    SNAPSHOT_SUFFIX: _producer_rows,
 }

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from ottla.config.definitions import (
@@ -171,9 +171,6 @@ class LogConfig:
         attributes = {name.replace(".", "_"): value for name, value in values.items()}
         policies = cast("tuple[str, ...]", attributes.pop("cleanup_policy"))
         return LogConfig(cleanup_policy=frozenset(policies), **attributes)  # type: ignore[arg-type]  # types follow the table, checked in tests
-
-
-CONFIG_NAMES = tuple(field.name.replace("_", ".") for field in fields(LogConfig))
 
 
 def validate_topic_configs(overrides: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.client.admin.client import (
+from ottla.client.admin.types import (
     ClusterDescription,
     ConfigEdit,
     ConfigResource,

@@ -1,4 +1,4 @@
-"""`python -m tests.support.documents.reader PAGE FOLDER`: does what a page says, from top to bottom.
+"""`python -m tests.support.documents.reader PAGE FOLDER`: does what a page says, top to bottom.
 
 A process of its own, because it goes to a private network first. What installs is done before
 that, as it needs the package registries; everything else in the order of the page. Prints what

@@ -26,8 +26,8 @@ from confluent_kafka.admin import (
 from ottla.config.broker import BrokerConfig
 from ottla.runtime import system_runtime
 from ottla.storage import checkpoints
-from ottla.storage.log import transaction_index
 from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.segment import transaction_index
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 from ottla.wire import records

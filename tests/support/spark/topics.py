@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from ottla.spark.kafka import KafkaClient
 from ottla.spark.options import SourceOptions, parse_sink_options, parse_source_options
 from ottla.spark.sink.task_writer import TaskWriter
-from ottla.spark.sink.writers import Work
+from ottla.spark.sink.work import Work
 from ottla.spark.source.offsets import OffsetRange
 from ottla.spark.source.planner import Planner
-from ottla.spark.source.reader import RangeReader
+from ottla.spark.source.range_reader import RangeReader
 
 WAIT_S = 60
 _numbers = itertools.count()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ottla.runtime import Runtime, SystemDisk, SystemNetwork
 from ottla.storage.log.log import Log
-from ottla.storage.log.open_files import OpenFiles
 from ottla.storage.log.recovery import load_log
+from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 from ottla.wire import records

@@ -1,4 +1,4 @@
-"""A log manager on one folder, with a clock that stands still."""
+"""Log managers on folders of a test, with a clock that stands still."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from tests.support.storage.log_helpers import ManualClock
 TOPIC_ID = bytes(range(16))
 
 
-def manager(folder: Path, disk: Disk | None = None, **topic: object) -> LogManager:
-    properties = {"broker.id": "1", "zookeeper.connect": "x:1", "log.dirs": str(folder)}
+def manager(
+    *folders: Path, disk: Disk | None = None, clock: ManualClock | None = None, **topic: object
+) -> LogManager:
+    properties = {
+        "broker.id": "1",
+        "zookeeper.connect": "x:1",
+        "log.dirs": ",".join(str(folder) for folder in folders),
+    }
     used = disk or SystemDisk()
     return LogManager(
-        Runtime(ManualClock(), random.Random(3), SystemNetwork(), used),
+        Runtime(clock or ManualClock(), random.Random(3), SystemNetwork(), used),
         BrokerConfig.from_properties(properties),
         lambda _: LogConfig(**topic),  # type: ignore[arg-type]
         lock_dir=used.lock if isinstance(used, ProcessDisk) else FlockedDir,

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import main as cli_main
-from ottla.cli.elect import java_exception
 from ottla.client.admin import client as admin_module
-from ottla.client.admin.client import ElectionType
+from ottla.client.admin.types import ElectionType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from tests.support.cli.partition_stand_in import PartitionStandIn
@@ -109,16 +108,3 @@ def test_partitions_from_a_file(admin: PartitionStandIn, elect: Elect, tmp_path:
 )  # fmt: skip
 def test_usage(elect: Elect, arguments: str, text: str) -> None:
     assert elect(*arguments.split()) == (1, "", text + "\n")
-
-
-@pytest.mark.parametrize(
-    ("code", "name"),
-    [
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "UnknownTopicOrPartitionException"),
-        (ErrorCode.INVALID_TOPIC_EXCEPTION, "InvalidTopicException"),
-        (ErrorCode.REQUEST_TIMED_OUT, "TimeoutException"),
-        (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "PreferredLeaderNotAvailableException"),
-    ],
-)
-def test_errors_have_javas_names(code: ErrorCode, name: str) -> None:
-    assert java_exception(code) == name

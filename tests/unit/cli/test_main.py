@@ -116,7 +116,10 @@ def test_a_dead_bootstrap_server_is_one_line_soon() -> None:
         (["up", "--set", "novalue"], "'novalue' is not key=value"),
         (["up", "--port", "65535", "--brokers", "2"], "leaves no room for 2 brokers"),
         (["up", "--port", "2180", "--brokers", "3"], "port 2181 is wanted by a broker and by"),
-        (["up", "--zookeeper", "a:1", "--zookeeper-port", "2"], "exclude each other"),
+        (
+            ["up", "--zookeeper", "a:1", "--zookeeper-port", "2"],
+            "--zookeeper and --zookeeper-port cannot be used together",
+        ),
         (["broker"], "Missing option '--config'."),
         (["broker", "--config", "/no/such"], "'/no/such' does not exist."),
         (

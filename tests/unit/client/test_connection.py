@@ -79,7 +79,7 @@ async def test_garbage_and_unasked_answers_end_the_connection() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
 
     server, connection = await _connect(serve)
-    with pytest.raises(ConnectionError, match="no Kafka response"):
+    with pytest.raises(ConnectionError, match="not a Kafka response"):
         await connection.send(m.MetadataRequest(), 9)
     server.close()
 

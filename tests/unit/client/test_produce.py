@@ -9,55 +9,13 @@ from typing import Any
 import pytest
 
 from ottla.client.cluster import Cluster
-from ottla.client.partitioner import StickyChoice, murmur2, partition_of_key
 from ottla.client.produce import TopicProducer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import system_runtime
 from ottla.wire import messages as m
-from ottla.wire.records import Record, iter_records, read_header
+from ottla.wire.records import Record
 from tests.support.client.fake_kafka import RANGES, FakeKafka, silent_leader, topic
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [(b"21", -973932308), (b"foobar", -790332482), (b"abc", 479470107), (b"", 275646681)],
-)
-def test_murmur2(key: bytes, expected: int) -> None:
-    assert murmur2(key) == expected
-    assert partition_of_key(key, 7) == (expected & 0x7FFFFFFF) % 7
-
-
-def test_records_without_key_stay_until_a_batch_is_sent() -> None:
-    choice = StickyChoice(random.Random(1))
-    first = choice.current([0, 1, 2])
-    assert {choice.current([0, 1, 2]) for _ in range(20)} == {first}
-    choice.move_on([0, 1, 2])
-    assert choice.current([0, 1, 2]) != first
-    assert choice.current([7]) == 7
-    choice.move_on([7])
-    assert choice.current([7]) == 7
-
-
-class Store:
-    """Takes batches; answers with the codes that a test has put down."""
-
-    def __init__(self) -> None:
-        self.batches: list[tuple[int, int, list[bytes | None]]] = []
-        self.codes: list[int] = []
-
-    def produce(self, request: Any) -> m.ProduceResponse:
-        answer = m.ProduceResponse
-        results = []
-        for data in request.topic_data[0].partition_data:
-            batch = bytes(data.records)
-            header = read_header(batch)
-            values = [record.value for record in iter_records(batch)]
-            self.batches.append((data.index, header.base_sequence, values))
-            code = self.codes.pop(0) if self.codes else 0
-            results.append(answer.PartitionProduceResponse(index=data.index, error_code=code))
-        return answer(
-            responses=[answer.TopicProduceResponse(name="t", partition_responses=results)]
-        )
+from tests.support.client.fake_store import Store
 
 
 @pytest.fixture

@@ -144,7 +144,7 @@ async def test_dynamic_broker_configs_are_read_at_start(engine: Engine, tmp_path
 async def test_last_log_dir_gone_is_fatal(engine: Engine, tmp_path: Path) -> None:
     node = _node(engine, tmp_path)
     await node.start()
-    node.parts.log_manager.dir_failed(tmp_path, OSError("gone"))
+    node.parts.log_manager.dirs.failed(tmp_path, OSError("gone"))
     assert node.failed is not None
     with pytest.raises(StartError, match="no other folder"):
         await asyncio.wait_for(node.failed, 1)
@@ -158,7 +158,7 @@ async def test_a_failed_dir_is_reported_to_the_controller(engine: Engine, tmp_pa
     seen: list[str] = []
     store = EmbeddedStore(engine)
     await store.children("/log_dir_event_notification", lambda event: seen.append(event.path))
-    node.parts.log_manager.dir_failed(folders[0], OSError("gone"))
+    node.parts.log_manager.dirs.failed(folders[0], OSError("gone"))
     await asyncio.sleep(0.05)
     assert seen == ["/log_dir_event_notification"]
     assert node.failed is not None and not node.failed.done()

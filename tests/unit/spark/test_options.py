@@ -74,7 +74,7 @@ def test_sasl_plain():
         ({"kafka.bootstrap.servers": "nowhere"}, "Invalid url"),
         ({"startingOffset": "latest"}, "did you mean startingOffsets?"),
         ({"startingOffsets": "oldest"}, "neither a known word nor a JSON object"),
-        ({"startingOffsets": '{"a":{"x":1}}'}, "'x' of topic a is no partition"),
+        ({"startingOffsets": '{"a":{"x":1}}'}, "'x' of topic a is not a partition"),
         ({"startingOffsets": '{"a":{"0":-3}}'}, "partition 0 of a has -3"),
         ({"startingOffsets": '{"a":[1]}'}, "a has [1]"),
         ({"startingOffsets": "latest"}, "cannot be latest in a batch query"),
@@ -92,7 +92,7 @@ def test_sasl_plain():
         ({"kafka.security.protocol": "SSL"}, "security.protocol"),
         ({"subscribe": None, "assign": '{"t":["0"]}'}, "must be like"),
         ({"subscribe": None, "assign": '{"t":[]}'}, "names no partition"),
-        ({"subscribe": None, "subscribePattern": "("}, "no regular expression"),
+        ({"subscribe": None, "subscribePattern": "("}, "not a regular expression"),
     ],
 )
 def test_what_is_refused(options, words):

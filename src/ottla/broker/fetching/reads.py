@@ -10,7 +10,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.types import FetchParams, FetchPartition, FetchResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.log import Log
-from ottla.storage.log.segment import EMPTY
+from ottla.storage.segment.segment import EMPTY
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 
 Wanted = tuple[TopicPartition, FetchPartition]

@@ -57,9 +57,9 @@ def _place(manager: ReplicaManager, tp: TopicPartition, folder: Path) -> ErrorCo
     logs = manager.log_manager
     if len(str(tp)) + _FUTURE_SUFFIX_LENGTH > _MAX_NAME_LENGTH:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if folder in logs.offline_dirs():
+    if folder in logs.dirs.offline():
         return ErrorCode.KAFKA_STORAGE_ERROR
-    if folder not in logs.online_dirs():
+    if folder not in logs.dirs.online():
         return ErrorCode.LOG_DIR_NOT_FOUND
     if manager.is_offline(tp):
         return ErrorCode.KAFKA_STORAGE_ERROR

@@ -14,9 +14,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.replica_manager import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation, ResourceType, refused_names
+from ottla.topics.names import is_internal
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
@@ -68,7 +68,7 @@ def _wanted(request: m.DeleteRecordsRequest) -> dict[TopicPartition, int]:
 
 
 def _delete(ctx: RequestContext, tp: TopicPartition, offset: int) -> tuple[Partition, int]:
-    if tp.topic in INTERNAL_TOPICS and ctx.services.replica_manager.knows(tp):
+    if is_internal(tp.topic) and ctx.services.replica_manager.knows(tp):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = ctx.services.replica_manager.partition(tp)
     log = partition.leader_log()

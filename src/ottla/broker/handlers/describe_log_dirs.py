@@ -48,7 +48,7 @@ async def handle(
             for index in entry.partitions
         }
     )
-    by_folder: dict[str, list[Replica]] = {str(path): [] for path in log_manager.online_dirs()}
+    by_folder: dict[str, list[Replica]] = {str(path): [] for path in log_manager.dirs.online()}
     for log in log_manager.logs():
         if wanted is None or log.tp in wanted:
             lag = max(log.high_watermark - log.end_offset, 0)
@@ -60,7 +60,7 @@ async def handle(
     results = [Result(log_dir=folder, topics=_topics(held)) for folder, held in by_folder.items()]
     results += [
         Result(log_dir=str(path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-        for path in log_manager.offline_dirs()
+        for path in log_manager.dirs.offline()
     ]
     return m.DescribeLogDirsResponse(results=results)
 

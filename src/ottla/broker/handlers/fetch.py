@@ -45,7 +45,7 @@ from ottla.security.rights import (
     allowed_on_cluster,
     refused_names,
 )
-from ottla.storage.log.segment import EMPTY
+from ottla.storage.segment.segment import EMPTY
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 

@@ -20,7 +20,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation, ResourceType, refused_names
 from ottla.storage.log import lookup
 from ottla.storage.log.log import Log
-from ottla.storage.log.segment import LOG_SUFFIX
+from ottla.storage.segment.file_names import LOG_SUFFIX
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 

@@ -165,7 +165,7 @@ class BrokerCollector(Collector):
             count.add_metric(values, len(log.segments))
         yield from (size, start, end, count)
         yield _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Failed folders",
-                     len(logs.offline_dirs()))  # fmt: skip
+                     len(logs.dirs.offline()))  # fmt: skip
 
     def _topics(self) -> Iterator[Metric]:
         known = set(self._broker.metadata_cache.topics())

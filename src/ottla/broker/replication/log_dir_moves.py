@@ -93,7 +93,7 @@ class LogDirMoves:
             await self._copy_all(tp)
         except OSError as error:
             if copy is not None:
-                logs.dir_failed(copy.data_dir, error)
+                logs.dirs.failed(copy.data_dir, error)
         except (KafkaError, WireError) as error:
             _logger.error("%s: the move to another folder is given up: %s", tp, error)
             self.cancel(tp)
@@ -111,11 +111,11 @@ class LogDirMoves:
                 # After a truncation, or with a copy that an earlier process left, nobody knows
                 # whether it holds what the log holds.
                 removed = copy.truncate_fully_and_start_at(log.start_offset)
-                logs.remove_files_later(copy, removed)
+                logs.removals.add_files(copy, removed)
             generation = log.generation
             if copy.end_offset >= log.end_offset:
                 _settle_bounds(log, copy)
-                await logs.flush(copy)
+                await logs.flusher.flush(copy)
                 # Records may have come during the flush; then there is more to copy first.
                 if self._is_complete(tp, log, copy, generation):
                     self._manager.adopt_log(partition, logs.replace_with_future(tp))
@@ -130,7 +130,7 @@ class LogDirMoves:
         data = log.read(copy.end_offset, _CHUNK_BYTES, log.end_offset, min_one_batch=True)
         if data:
             logs = self._manager.log_manager
-            logs.remove_files_later(copy, start_at_batch(copy, data))
+            logs.removals.add_files(copy, start_at_batch(copy, data))
             copy.append_as_follower(data)
         else:
             # Compaction may leave a gap before the end.

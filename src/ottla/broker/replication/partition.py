@@ -14,9 +14,8 @@ from ottla.broker.replication.purgatory import FetchWait, ProduceQueue
 from ottla.broker.replication.types import FetchResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import Origin
-from ottla.storage.append.plain import append_plain
 from ottla.storage.log.log import AppendInfo, Log
-from ottla.storage.log.segment import EMPTY
+from ottla.storage.segment.segment import EMPTY
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -289,7 +288,7 @@ class Partition:
             or (acks == -1 and len(self.isr) < log.settings.min_insync_replicas)
         ):
             return []
-        base_offsets = append_plain(log, batches, self.leader_epoch)
+        base_offsets = log.append_plain(batches, self.leader_epoch)
         if not base_offsets:
             return base_offsets
         if not self.remotes:

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode
-from ottla.storage.log.producer_state import (
+from ottla.storage.producers.state import (
     KEPT_BATCHES,
     MAX_SEQUENCE,
     Producer,

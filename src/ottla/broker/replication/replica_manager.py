@@ -40,7 +40,8 @@ from ottla.runtime import Runtime
 from ottla.storage.append.checks import Origin, RecordsRejected
 from ottla.storage.log.log import Log
 from ottla.storage.manager.log_manager import LogManager
-from ottla.storage.settings import LogSettings
+from ottla.topics.configs import LogConfig
+from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from ottla.wire import messages as m
 
 _logger = logging.getLogger(__name__)
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _ADMIN_CLIENT = "__admin_client"
 _VALID_ACKS = (-1, 0, 1)
 # Refusals that do not tell the log's start (ReplicaManager.appendToLocalLog).
@@ -117,10 +117,10 @@ class ReplicaManager:
         from ottla.broker.replication.follower.fetcher import FetcherManager
 
         self.fetchers = FetcherManager(self)
-        self.log_manager.add_dir_failure_listener(self._dir_failed)
+        self.log_manager.dirs.add_failure_listener(self._dir_failed)
         self.metadata_cache.add_listener(self._brokers_may_have_gone)
         interval_ms = self.config.integer("replica.high.watermark.checkpoint.interval.ms")
-        self._spawn(self._every(interval_ms, self.log_manager.checkpoint_high_watermarks))
+        self._spawn(self._every(interval_ms, self.log_manager.checkpoints.write_high_watermarks))
         self._spawn(self._every(self._lag_max_ms // 2, self._shrink_all))
 
     async def shutdown(self) -> None:
@@ -136,7 +136,7 @@ class ReplicaManager:
         for partition in self._partitions.values():
             partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._timeouts.close()
-        await self.log_manager.checkpoint_high_watermarks()
+        await self.log_manager.checkpoints.write_high_watermarks()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -309,7 +309,7 @@ class ReplicaManager:
         for _, on_resign in self._leadership_listeners:
             on_resign(tp, leader_epoch)
 
-    def on_topic_config_change(self, topic: str, log_config: LogSettings) -> None:
+    def on_topic_config_change(self, topic: str, log_config: LogConfig) -> None:
         self.log_manager.update_settings(topic, log_config)
 
     # --- append -----------------------------------------------------------------------------
@@ -351,7 +351,7 @@ class ReplicaManager:
                 log is not None
                 and log.end_offset - log.recovery_point >= log.settings.flush_messages
             ):
-                await self.log_manager.flush(log)
+                await self.log_manager.flusher.flush(log)
             if acks != -1 or log is None:
                 continue
             if log.high_watermark >= required_offset:
@@ -389,7 +389,7 @@ class ReplicaManager:
                 data, acks=acks, origin=origin, now_ms=self.runtime.clock.monotonic_ms()
             )
         except OSError as error:
-            self.log_manager.dir_failed(log.data_dir, error)
+            self.log_manager.dirs.failed(log.data_dir, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         result = ProduceResult(
             ErrorCode.NONE, info.first_offset, info.append_time_ms, log.start_offset

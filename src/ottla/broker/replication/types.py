@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import RecordError
-from ottla.storage.log.transaction_index import AbortedTransaction
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.types import ZERO_TOPIC_ID, TopicId
 
 CONSUMER = -1

@@ -13,10 +13,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from ottla.broker.replication.replica_manager import INTERNAL_TOPICS
 from ottla.broker.requests.parked import Parked
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import Origin
+from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import TopicPartition
 from ottla.wire.framing import decode_request_header, encode_response
 from ottla.wire.primitives import WireError, read_uvarint
@@ -193,7 +193,7 @@ class DirectProduce:
                 bases, end_offset = [info.first_offset], info.last_offset + 1
                 time_ms = info.append_time_ms
         except OSError as error:
-            manager.log_manager.dir_failed(log.data_dir, error)
+            manager.log_manager.dirs.failed(log.data_dir, error)
             return []
         if form.acks == 0:
             return [b""] * len(bases)

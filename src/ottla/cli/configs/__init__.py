@@ -1,0 +1,1 @@
+"""`ottla configs`: kafka-configs, for topics, brokers, users and clients."""

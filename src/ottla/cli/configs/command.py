@@ -33,7 +33,8 @@ from ottla.cli.options import (
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
-    from ottla.client.admin.client import Admin, ConfigItem, ConfigResource
+    from ottla.client.admin.client import Admin
+    from ottla.client.admin.types import ConfigItem, ConfigResource
 
 
 class ConfigCommandFailed(click.ClickException):
@@ -60,7 +61,7 @@ class ConfigCommandFailed(click.ClickException):
 )
 @click.option(
     "--entity-default", "entity_name", multiple=True, is_flag=True, flag_value="",
-    help="The default of all brokers, users, clients or addresses.",
+    help="The default for all brokers, users, clients or addresses.",
 )  # fmt: skip
 @click.option("--topic", help="Short for --entity-type topics --entity-name TEXT.")
 @click.option("--broker", help="Short for --entity-type brokers --entity-name TEXT.")
@@ -75,8 +76,8 @@ class ConfigCommandFailed(click.ClickException):
 @click.option(
     "--add-config-file", type=click.Path(path_type=Path), help="A property file of configs to set."
 )
-@click.option("--delete-config", multiple=True, help="Configs to take away: k1,k2.")
-@flag("force", "Without effect; there for old scripts.")
+@click.option("--delete-config", multiple=True, help="Configs to remove: k1,k2.")
+@flag("force", "Has no effect; kept for old scripts.")
 @output_option
 def command(**given: Any) -> None:
     options = option_values(given)
@@ -122,7 +123,7 @@ def _added(options: ConfigOptions) -> dict[str, str]:
 
 
 def _resource(entity_type: str, name: str) -> ConfigResource:
-    from ottla.client.admin.client import ConfigResource
+    from ottla.client.admin.types import ConfigResource
     from ottla.topics.names import validate
 
     if entity_type == TOPICS:
@@ -145,7 +146,8 @@ def _is_own(entity_type: str, name: str, item: ConfigItem) -> bool:
 async def _alter(
     admin: Admin, options: ConfigOptions, entity: Entity, added: dict[str, str]
 ) -> None:
-    from ottla.client.admin.client import ConfigEdit, ConfigOperation, raise_first_error
+    from ottla.client.admin.types import ConfigEdit, raise_first_error
+    from ottla.config.resources import ConfigOperation
 
     name = entity.name or ""
     resource = _resource(entity.type, name)
@@ -208,7 +210,7 @@ async def _items(
     admin: Admin, options: ConfigOptions, entity_type: str, name: str
 ) -> list[ConfigItem]:
     from ottla.cli.java_order import hash_map_order
-    from ottla.client.admin.client import raise_first_error
+    from ottla.client.admin.types import raise_first_error
 
     resource = _resource(entity_type, name)
     described = await admin.describe_configs(

@@ -44,21 +44,23 @@ class Wanted(NamedTuple):
     timeout_ms: int
 
 
-@click.command("consume", help="Read records of a topic, up to its end or on and on.")
+@click.command("consume", help="Read records of a topic, up to its end or continuously.")
 @topic_argument
 @bootstrap_option
 @command_config_option
-@flag("from-beginning", "From the first record on. The default, but for --follow.")
+@flag("from-beginning", "Start at the first record. The default, except with --follow.")
 @click.option(
     "--offset", metavar="OFFSET",
-    help="From an offset, from 'earliest' or 'latest', or from -N: the last N of each partition.",
+    help="Start at an offset, at 'earliest' or 'latest', or at -N: the last N of each partition.",
 )  # fmt: skip
 @click.option(
     "--partition", "partitions", type=click.IntRange(min=0), multiple=True,
-    help="Only this one; may be given often.",
+    help="Only this partition; may be given more than once.",
 )  # fmt: skip
-@flag("follow", "Go on with what comes from now on, until Ctrl-C.")
-@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after N.")
+@flag("follow", "Keep reading new records until Ctrl-C.")
+@click.option(
+    "--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after N records."
+)
 @click.option(
     "--format", "--output", "form", type=click.Choice(["text", "json"]), default="text",
     show_default=True,
@@ -67,7 +69,7 @@ class Wanted(NamedTuple):
 @flag("headers", "Print headers, h1:v1,h2:v2.")
 @flag("timestamps", "Print timestamps.")
 @flag("positions", "Print partitions and offsets.")
-@click.option("--separator", default="\\t", show_default=True, help="What stands between them.")
+@click.option("--separator", default="\\t", show_default=True, help="What separates them.")
 @click.option(
     "--timeout", type=click.IntRange(min=1), default=30_000, show_default=True, metavar="MS",
     help="How long to look for a leader.",
@@ -92,7 +94,7 @@ def command(
     from ottla.cli.data.record_text import Columns, json_line, unescaped
 
     if from_beginning and offset is not None:
-        raise click.UsageError("--from-beginning and --offset exclude each other")
+        raise click.UsageError("--from-beginning and --offset cannot be used together")
     if offset is not None:
         start = parse_start(offset)
     else:
@@ -113,7 +115,7 @@ def parse_start(text: str) -> Start:
     if text in ("earliest", "latest"):
         return Start(at_end=text == "latest")
     if not re.fullmatch(r"-?\d{1,18}", text, re.ASCII):
-        raise click.UsageError(f"--offset: {text!r} is no number, and not earliest or latest")
+        raise click.UsageError(f"--offset: {text!r} is neither a number nor earliest or latest")
     number = int(text)
     return Start(at_end=True, back=-number) if text.startswith("-") else Start(offset=number)
 
@@ -164,7 +166,7 @@ async def _next(reader: RecordReader, topic: str) -> list[FetchedRecord]:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         # It was there when this began.
-        raise KafkaError(error.code, f"the topic {topic!r} was deleted meanwhile") from None
+        raise KafkaError(error.code, f"the topic {topic!r} was deleted in the meantime") from None
 
 
 async def _partitions(admin: Admin, wanted: Wanted) -> list[TopicPartition]:

@@ -24,7 +24,7 @@ def offsets(key: bytes | None, value: bytes | None) -> tuple[str, str]:
     """A record of `__consumer_offsets`: a commit, or a group."""
     decoded = None if key is None else decode_key(key)
     if decoded is None:
-        raise RecordFormatError("a record is no commit and no group")
+        raise RecordFormatError("a record is neither a commit nor a group")
     if isinstance(decoded, OffsetKey):
         group_id, partition = decoded
         words = f"offset_commit::group={group_id},partition={partition}"
@@ -62,7 +62,7 @@ def transactions(key: bytes | None, value: bytes | None) -> tuple[str, str]:
     """A record of `__transaction_state`."""
     transactional_id = None if key is None else records.decode_key(key)
     if transactional_id is None:
-        raise RecordFormatError("a record is of no transactional id")
+        raise RecordFormatError("a record is not about a transactional id")
     words = f"transaction_metadata::transactionalId={transactional_id}"
     if value is None:
         return words, _DELETED

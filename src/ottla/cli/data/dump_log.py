@@ -25,7 +25,11 @@ def _listed(context: click.Context, option: click.Parameter, given: str | None) 
 @click.command("dump-log", help="Show batches, records and index entries of a log's files.")
 @click.argument("files", nargs=-1, metavar="FILE...", type=_FILE)
 @click.option(
-    "--files", "listed", callback=_listed, metavar="FILE,…", help="Kafka's way to name the files."
+    "--files",
+    "listed",
+    callback=_listed,
+    metavar="FILE,…",
+    help="The files, as Kafka's tool takes them.",
 )
 @click.option(
     "--deep", "--print-data-log", "deep", is_flag=True,
@@ -50,14 +54,16 @@ def command(
     from ottla.storage import dump
 
     if offsets_decoder and transaction_log_decoder:
-        raise click.UsageError("--offsets-decoder and --transaction-log-decoder are of two topics")
+        raise click.UsageError(
+            "--offsets-decoder and --transaction-log-decoder are for different topics"
+        )
     decode: dump.Decode = dump.texts
     if offsets_decoder or transaction_log_decoder:
         deep = True
         decode = dump_decoders.offsets if offsets_decoder else dump_decoders.transactions
     paths = [*files, *listed]
     if not paths:
-        raise click.UsageError("Name one file at least: 20 digits and .log, for example.")
+        raise click.UsageError("Name at least one file, such as 00000000000000000000.log.")
     disk = system_runtime().disk
     for path in paths:
         if output == "text":

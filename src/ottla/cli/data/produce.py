@@ -45,7 +45,7 @@ _PROGRESS_EVERY_S = 0.5
 @command_config_option
 @click.option(
     "--file", "path", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Read this file instead of standard input, which is also '-'.",
+    help="Read this file instead of standard input; '-' is standard input.",
 )  # fmt: skip
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
@@ -54,11 +54,15 @@ _PROGRESS_EVERY_S = 0.5
 )  # fmt: skip
 @click.option("--key-separator", metavar="TEXT", help=r"What ends the key of a line, such as \t.")
 @flag("headers", "Lines begin with headers, h1:v1,h2:v2, and a tab.")
-@click.option("--null-marker", metavar="TEXT", help="A key or value that stands for none.")
-@click.option("--partition", type=click.IntRange(min=0), help="Where to; else the key decides.")
+@click.option("--null-marker", metavar="TEXT", help="The text that stands for a null key or value.")
+@click.option(
+    "--partition",
+    type=click.IntRange(min=0),
+    help="The partition to write to; without it, the key decides.",
+)
 @click.option(
     "--acks", type=click.Choice(["all", "1", "0", "-1"]), default="all", show_default=True,
-    help="How many replicas confirm a record; with all, none is stored twice.",
+    help="How many replicas must confirm a record; with all, none is stored twice.",
 )  # fmt: skip
 @click.option("--compression", type=click.Choice(_CODECS), default="none", show_default=True)
 @click.option(

@@ -30,7 +30,7 @@ _KNOWN_FIELDS = frozenset(
 
 
 class BadLine(OttlaError):
-    """A line of input that is no record."""
+    """A line of input that is not a record."""
 
 
 class TextFormat(NamedTuple):
@@ -94,7 +94,7 @@ def _is_pair(item: object) -> bool:
 
 
 def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def json_line(record: FetchedRecord) -> bytes:

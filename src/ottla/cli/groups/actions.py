@@ -33,6 +33,8 @@ class GroupsFailed(OttlaError):
 
 
 class Groups:
+    """The actions on one cluster: each prints what it finds and keeps failures for the end."""
+
     def __init__(self, admin: Admin, *, timeout_ms: int, as_json: bool) -> None:
         self._admin = admin
         self._groups = GroupAdmin(admin.cluster, timeout_ms=timeout_ms)
@@ -44,7 +46,7 @@ class Groups:
         return [listing.group_id for listing in await self._listings([], with_states=False)]
 
     async def _listings(self, states: Sequence[str], *, with_states: bool) -> list[GroupListing]:
-        """Groups of Connect and others that are no consumers are not listed."""
+        """Groups of Connect and others that are not consumers are not listed."""
         found = await self._groups.list_groups(states, with_states=with_states)
         return [listing for listing in found if listing.protocol_type in ("", CONSUMER)]
 

@@ -85,8 +85,8 @@ class Arguments:
 @flag("describe", "Show offsets and lag, members or the state of groups.")
 @flag("delete", "Delete groups that have no members.")
 @flag("reset-offsets", "Set the offsets of groups that have no members; see --execute.")
-@flag("delete-offsets", "Delete offsets of a group, of topics that it does not read now.")
-@click.option("--group", multiple=True, help="The group to act on; may be given often.")
+@flag("delete-offsets", "Delete a group's offsets for topics that it is not reading.")
+@click.option("--group", multiple=True, help="The group to act on; may be given more than once.")
 @flag("all-groups", "Act on all groups.")
 @click.option(
     "--topic", multiple=True, metavar="TOPIC[:0,1…]",
@@ -97,21 +97,29 @@ class Arguments:
 @flag("offsets", "With --describe: offsets and lag, which is the default.")
 @click.option(
     "--state", is_flag=False, flag_value="", metavar="[STATE,…]",
-    help="With --describe: the state. With --list: states too, of these groups only.",
+    help="With --describe: the state. With --list: states, or only groups in these states.",
 )  # fmt: skip
 @flag("verbose", "With --members: what each is assigned.")
-@flag("dry-run", "With --reset-offsets: only show.")
+@flag("dry-run", "With --reset-offsets: only show what would be done.")
 @flag("execute", "With --reset-offsets: do it.")
 @flag("export", "With --reset-offsets: print CSV for --from-file.")
 @click.option("--to-offset", type=LONG, metavar="OFFSET", help="Reset to this offset.")
 @click.option("--to-datetime", metavar="ISO8601", help="Reset to a time, 2026-01-31T09:30:00.000.")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to that long ago.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to this long ago.")
 @flag("to-earliest", "Reset to the first record there is.")
 @flag("to-latest", "Reset to the end.")
 @flag("to-current", "Reset to what is committed; to the end where nothing is.")
-@click.option("--shift-by", type=LONG, metavar="N", help="Reset N records on, or back.")
 @click.option(
-    "--from-file", type=click.Path(path_type=Path), metavar="FILE", help="Reset as CSV says."
+    "--shift-by",
+    type=LONG,
+    metavar="N",
+    help="Move N records forward, or back where N is negative.",
+)
+@click.option(
+    "--from-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Reset to the offsets in a CSV file.",
 )
 @click.option(
     "--timeout", type=click.IntRange(min=1), default=5000, show_default=True, metavar="MS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.elect import java_exception
+from ottla.cli.java_errors import java_exception
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 

@@ -13,14 +13,14 @@ from ottla.cli.reassign import log_dir_moves
 from ottla.cli.reassign import plan as reassign_plan
 from ottla.cli.reassign.log_dir_moves import ReassignmentFailed
 from ottla.cli.reassign.plan import ReassignmentError, plural
-from ottla.client.admin.client import (
-    Admin,
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import (
     ConfigEdit,
-    ConfigOperation,
     ConfigResource,
     Reassignment,
     raise_first_error,
 )
+from ottla.config.resources import ConfigOperation
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import system_runtime
 from ottla.topics.assignment import (
@@ -32,7 +32,7 @@ from ottla.topics.assignment import (
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.cli.reassign.command import ReassignOptions
+    from ottla.cli.reassign.options import ReassignOptions
 
 _LEADER_RATE = "leader.replication.throttled.rate"
 _FOLLOWER_RATE = "follower.replication.throttled.rate"

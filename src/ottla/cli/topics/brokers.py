@@ -19,8 +19,8 @@ from ottla.cli.topics.options import (
     parse_configs,
     select_topics,
 )
-from ottla.client.admin.client import (
-    Admin,
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import (
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -215,7 +215,7 @@ class DeletionProgress:
     def __init__(self, names: list[str], *, to_stderr: bool) -> None:
         self.left = set(names)
         self._total = len(self.left)
-        self._to_stderr = to_stderr  # progress is no result: with json it must not disturb
+        self._to_stderr = to_stderr  # progress is not a result: with json it must not disturb
         self._next_word_s = 1.0
 
     def update(self, still_there: set[str], elapsed_s: float) -> None:

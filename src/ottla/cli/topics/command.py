@@ -61,14 +61,14 @@ def _number(_ctx: click.Context, param: click.Parameter, value: str | None) -> i
 @click.option(
     "--replica-assignment", help="Brokers of each partition: 1:2,2:3 puts partition 0 on 1 and 2."
 )
-@click.option("--config", multiple=True, help="A topic config, key=val; may be given often.")
 @click.option(
-    "--delete-config", multiple=True, help="A config to take away, with --zookeeper only."
+    "--config", multiple=True, help="A topic config, key=val; may be given more than once."
 )
+@click.option("--delete-config", multiple=True, help="A config to remove, with --zookeeper only.")
 @flag("if-exists", "Do nothing where the topic does not exist.")
 @flag("if-not-exists", "Do nothing where the topic exists.")
 @flag("disable-rack-aware", "Place replicas without looking at racks, with --zookeeper only.")
-@flag("force", "Without effect; there for old scripts.")
+@flag("force", "Has no effect; kept for old scripts.")
 @flag("wait", "With --delete: return when the topics are gone.")
 @click.option(
     "--wait-timeout", type=click.FloatRange(min=0), default=DEFAULT_WAIT_S, show_default=True,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ottla.cli.java_order import hash_map_order
 from ottla.cli.topics.options import TopicOptions
-from ottla.client.admin.client import (
+from ottla.client.admin.types import (
     ConfigItem,
     PartitionDescription,
     Reassignment,

@@ -19,7 +19,7 @@ from ottla.cli.topics.options import (
     parse_configs,
     select_topics,
 )
-from ottla.client.admin.client import ConfigItem, PartitionDescription, TopicDescription
+from ottla.client.admin.types import ConfigItem, PartitionDescription, TopicDescription
 from ottla.client.admin.zookeeper import StoredTopic, ZooKeeperAdmin
 from ottla.config.definitions import ConfigSource, ConfigType
 from ottla.errors import ErrorCode, KafkaError

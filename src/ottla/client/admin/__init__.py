@@ -1,0 +1,1 @@
+"""Administration of a cluster: over the wire, or straight in its metadata store."""

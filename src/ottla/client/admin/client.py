@@ -15,20 +15,12 @@ from ottla.client.admin.quotas import QuotaCalls
 from ottla.client.admin.session import error_or_none
 from ottla.client.admin.types import (
     ClusterDescription,
-    ConfigEdit,
-    ConfigItem,
-    ConfigResource,
     CreatedTopic,
-    ElectionType,
-    LogDir,
     NewPartitions,
     NewTopic,
     PartitionDescription,
-    Reassignment,
-    ReplicaOnDisk,
     TopicDescription,
     TopicListing,
-    raise_first_error,
 )
 from ottla.client.cluster import (
     DEFAULT_CLIENT_ID,
@@ -37,7 +29,6 @@ from ottla.client.cluster import (
     Node,
     response_error,
 )
-from ottla.config.resources import ConfigOperation
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
@@ -45,26 +36,6 @@ from ottla.wire import messages as m
 if TYPE_CHECKING:
     from ottla.runtime import Runtime
     from ottla.security.sasl import PlainCredentials
-
-__all__ = [
-    "Admin",
-    "ClusterDescription",
-    "ConfigEdit",
-    "ConfigItem",
-    "ConfigOperation",
-    "ConfigResource",
-    "CreatedTopic",
-    "ElectionType",
-    "LogDir",
-    "NewPartitions",
-    "NewTopic",
-    "PartitionDescription",
-    "Reassignment",
-    "ReplicaOnDisk",
-    "TopicDescription",
-    "TopicListing",
-    "raise_first_error",
-]
 
 # DeleteTopics v6 names topics in another field; v5 has all that is needed here.
 _DELETE_TOPICS_MAX_VERSION = 5

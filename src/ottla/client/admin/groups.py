@@ -36,7 +36,7 @@ _FIND_MAX_VERSION = 3
 _OFFSET_FETCH_VERSIONS = (2, 7)
 _STATES_FROM_VERSION = 4
 _COMMIT_VERSIONS = (2, 8)
-# Of a commit by somebody who is no member.
+# Of a commit by somebody who is not a member.
 _NO_GENERATION = -1
 
 

@@ -207,7 +207,7 @@ class ZooKeeperAdmin:
         return await self._store.exists(znodes.TopicZnode.path(name)) is not None
 
     async def describe(self, names: Iterable[str]) -> list[StoredTopic]:
-        """The topics that are there; one that vanished meanwhile is left out."""
+        """The topics that are there; one that vanished in the meantime is left out."""
         marked = await self.topics_marked_for_deletion()
         found = []
         for name in names:
@@ -264,7 +264,7 @@ class ZooKeeperAdmin:
             try:
                 await self._create(parent, None)
             except NodeExistsError:
-                pass  # someone else made it meanwhile
+                pass  # someone else made it in the meantime
             await self._store.create(path, data, mode=mode)
 
     async def _children(self, path: str) -> list[str]:

@@ -44,7 +44,7 @@ def run(context: JobContext, job: Audit) -> BatchResult:
 
 
 def parse_events(frame: DataFrame) -> DataFrame:
-    """Anyone may write to the topic: what is no event is left out."""
+    """Anyone may write to the topic: what is not an event is left out."""
     from pyspark.sql import functions as f
 
     parsed = f.from_json(f.col("value").cast("string"), EVENT).alias("e")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.client.admin.client import NewPartitions, raise_first_error
+from ottla.client.admin.types import NewPartitions, raise_first_error
 from ottla.pipelines import topics
 from ottla.pipelines.context import Stream, connection_options
 from ottla.pipelines.mirror_groups import OFFSET_HEADER, GroupPositions
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def streams(context: JobContext, job: Mirror) -> list[Stream]:
     if context.topic_format(job) != "ottla":
-        raise SpecError("mirror needs format: ottla, the other one writes no timestamps")
+        raise SpecError("mirror needs format: ottla; the other one writes no timestamps")
     _match_partitions(context, job)
     records = as_records(context.read_stream(job, job.reads()), job.prefix)
     options = connection_options(job.to_bootstrap_servers, job.to_kafka or {})
@@ -61,7 +61,7 @@ def as_records(frame: DataFrame, prefix: str) -> DataFrame:
 
 
 def _match_partitions(context: JobContext, job: Mirror) -> None:
-    """Done at every start: a topic that has grown meanwhile grows over there too."""
+    """Done at every start: a topic that has grown in the meantime grows over there too."""
 
     async def counts(admin: Admin) -> dict[str, int]:
         described = await topics.describe(admin, job.reads())

@@ -26,7 +26,7 @@ NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 def run(context: JobContext, job: Restore) -> BatchResult:
     if context.topic_format(job) != "ottla":
-        raise SpecError("restore needs format: ottla, the other one writes no timestamps")
+        raise SpecError("restore needs format: ottla; the other one writes no timestamps")
     rows = archived(context.spark.read.parquet(job.path), job)
     count, highest = _extent(rows)
     found = topics.with_admin(
@@ -49,7 +49,7 @@ def archived(frame: DataFrame, job: Restore) -> DataFrame:
     """The rows of the archive that are wanted; raises SpecError for other Parquet files."""
     for name in NEEDED:
         if name not in frame.columns:
-            raise SpecError(f"{job.path} is no archive: it has no column {name!r}")
+            raise SpecError(f"{job.path} is not an archive: it has no column {name!r}")
     if job.where is not None:
         frame = frame.where(job.where)
     if job.from_ is not None:

@@ -71,7 +71,7 @@ def _by_function(job: Transform, views: dict[str, DataFrame]) -> DataFrame:
 
     result = load_function(job.function or "", job.name)(*views.values())
     if not isinstance(result, DataFrame):
-        raise SpecError(f"job {job.name}: {job.function} gave no DataFrame")
+        raise SpecError(f"job {job.name}: {job.function} returned no DataFrame")
     return result
 
 

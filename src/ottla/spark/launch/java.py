@@ -46,7 +46,7 @@ def java_home() -> Path | None:
 
 
 def java_version(executable: Path) -> int:
-    """The feature release, or 0 for something that is no working Java."""
+    """The feature release, or 0 for something that is not a working Java."""
     try:
         answer = subprocess.run(
             [executable, "-version"], capture_output=True, text=True, timeout=60, check=False

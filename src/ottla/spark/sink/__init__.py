@@ -1,0 +1,1 @@
+"""Writing: what the tasks of a query do, at least once or exactly once."""

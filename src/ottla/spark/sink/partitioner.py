@@ -1,4 +1,4 @@
-"""Which partition each row of a column of keys goes to: Kafka's DefaultPartitioner, vectorised."""
+"""Which partition each row of a column of keys goes to: `ottla.client.partitioner`, vectorised."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-_SEED = np.uint32(0x9747B28C)
-_MULTIPLIER = np.uint32(0x5BD1E995)
+from ottla.client.partitioner import MURMUR2_MULTIPLIER, MURMUR2_SEED, POSITIVE
+
+_SEED = np.uint32(MURMUR2_SEED)
+_MULTIPLIER = np.uint32(MURMUR2_MULTIPLIER)
 
 
 def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
@@ -59,7 +61,7 @@ def partitions_of(
     """Rows with a key go where its hash says; all others to the one partition `sticky`."""
     if keys is None:
         return np.full(count, sticky, np.int64)
-    chosen = (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % partition_count
+    chosen = (murmur2(keys) & np.uint32(POSITIVE)).astype(np.int64) % partition_count
     if keys.null_count:
         chosen[keys.is_null().to_numpy(zero_copy_only=False)] = sticky
     return chosen

@@ -22,7 +22,7 @@ from ottla.wire.columnar_encode import DEFAULT_BATCH_BYTES, Rows, encode
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ottla.spark.sink.writers import Work
+    from ottla.spark.sink.work import Work
 
 # What is encoded and sent together: enough that batches are large, little enough to stay in memory.
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -30,6 +30,11 @@ _LARGEST_MAPPED_BYTES = 32 * 1024 * 1024 - 64 * 1024
 
 
 class TaskWriter:
+    """One attempt of one task: gathers rows into chunks, spreads them over partitions, sends them.
+
+    Exactly once, the attempt is one transaction that also notes which work it has done.
+    """
+
     def __init__(self, client: KafkaClient, options: SinkOptions, work: Work) -> None:
         self._client = client
         self._options = options

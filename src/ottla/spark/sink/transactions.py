@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.cluster import RETRIABLE, RETRY_PAUSE_MS, Cluster, response_error
+from ottla.client.sender import NOBODY, ProducerIdentity
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -34,11 +35,6 @@ _PASSING = RETRIABLE | {
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-
-
-class ProducerIdentity(NamedTuple):
-    producer_id: int
-    epoch: int
 
 
 class Slot(NamedTuple):
@@ -85,7 +81,7 @@ class Transaction:
         self._lifetime_ms = lifetime_ms
         self._coordinators: dict[tuple[int, str], int] = {}
         self._partitions: set[TopicPartition] = set()
-        self.identity = ProducerIdentity(-1, -1)
+        self.identity = NOBODY
 
     async def begin(self) -> ProducerIdentity:
         answer = await self._ask(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 
 from ottla.spark.errors import OptionError, SourceError
 from ottla.spark.options import SinkOptions, parse_sink_options
+from ottla.spark.sink.work import Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,14 +39,6 @@ class Written(WriterCommitMessage):
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
-
-
-class Work(NamedTuple):
-    """Names one task of one micro-batch, the same for every attempt."""
-
-    query_id: str
-    batch_id: int
-    sink_partition: int
 
 
 def batch_writer(
@@ -115,7 +108,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch_id = None if context is None else context.getLocalProperty(_BATCH_ID)
         query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
         if context is None or batch_id is None or query_id is None:
-            raise SourceError("this is no task of a streaming query: Spark gave no batch id")
+            raise SourceError("this is not a task of a streaming query: Spark gave no batch id")
         return _write(self._options, Work(query_id, int(batch_id), context.partitionId()), iterator)
 
 

@@ -1,0 +1,1 @@
+"""Reading: which offsets a query reads, and the tasks that read them."""

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.spark.errors import OffsetError
 from ottla.spark.options import EARLIEST, LATEST, Bound
 from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.spark.kafka import TopicNow
 
 
 class TopicOffsets(NamedTuple):
@@ -23,13 +26,6 @@ class TopicOffsets(NamedTuple):
 
 
 Offsets = dict[str, TopicOffsets]
-
-
-class TopicNow(NamedTuple):
-    """A topic as the cluster has it."""
-
-    topic_id: str
-    partitions: frozenset[int]
 
 
 class Loss(NamedTuple):

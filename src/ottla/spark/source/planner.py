@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.spark.errors import DataLoss, SourceError, TopicMissing, TopicRecreated
-from ottla.spark.kafka import KafkaClient
+from ottla.spark.kafka import KafkaClient, TopicNow
 from ottla.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from ottla.spark.source import offsets as o
 from ottla.types import TopicPartition
 
-_log = logging.getLogger("ottla.spark")
+logger = logging.getLogger("ottla.spark")
 
 # While nothing comes, at most this many requests are sent in a second.
 IDLE_REQUESTS_PER_S = 6
@@ -26,11 +26,13 @@ METADATA_MAX_AGE_S = 2.0
 class Observation(NamedTuple):
     """Topics and the ends of their partitions, taken at the same life of each topic."""
 
-    topics: dict[str, o.TopicNow]
+    topics: dict[str, TopicNow]
     latest: dict[TopicPartition, int]
 
 
 class Planner:
+    """Decides for one query where it starts, how far it may read, and what is lost."""
+
     def __init__(self, client: KafkaClient, options: SourceOptions) -> None:
         self._client = client
         self._options = options
@@ -67,7 +69,7 @@ class Planner:
             now = topics.get(partition.topic)
             if now is not None and o.same_topic(end[partition.topic].topic_id, now.topic_id):
                 ends[partition] = offset
-        ids = {topic: o.TopicNow(entry.topic_id, frozenset()) for topic, entry in end.items()}
+        ids = {topic: TopicNow(entry.topic_id, frozenset()) for topic, entry in end.items()}
         fresh = [p for p in ends if not _was_read(start, end, p)]
         earliest = self._client.earliest(fresh) if fresh else {}
         self._check_fresh(start, earliest)
@@ -108,7 +110,7 @@ class Planner:
                 )
             if not loss.recreated and self._options.fail_on_data_loss:
                 raise DataLoss(f"{loss.why}; failOnDataLoss=false goes on")
-            _log.warning("%s", loss.why)
+            logger.warning("%s", loss.why)
 
     def observe(self, since: o.Offsets | None = None) -> Observation:
         """Repeated where a topic was made again in between: its ends would not be its own."""
@@ -127,7 +129,7 @@ class Planner:
             ):
                 return Observation(topics, latest)
 
-    def _topics(self, since: o.Offsets | None) -> dict[str, o.TopicNow]:
+    def _topics(self, since: o.Offsets | None) -> dict[str, TopicNow]:
         try:
             return self._client.existing_topics(self._options.subscription)
         except TopicMissing:
@@ -162,7 +164,7 @@ class Planner:
 
     def _plan(
         self,
-        topics: Mapping[str, o.TopicNow],
+        topics: Mapping[str, TopicNow],
         start: Mapping[TopicPartition, int],
         end: Mapping[TopicPartition, int],
     ) -> list[o.OffsetRange]:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.settings import LogSettings
+from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 from ottla.wire import records
 from ottla.wire.primitives import WireError
@@ -71,7 +71,7 @@ def split(data: memoryview) -> list[Batch]:
 
 
 def check(
-    tp: TopicPartition, batch: Batch, settings: LogSettings, origin: Origin, now_ms: int
+    tp: TopicPartition, batch: Batch, settings: LogConfig, origin: Origin, now_ms: int
 ) -> None:
     """Raises KafkaError in the order of Kafka's own checks."""
     header = batch.header
@@ -112,7 +112,7 @@ def check(
         _check_records(tp, batch, settings, now_ms)
 
 
-def check_size(tp: TopicPartition, size: int, settings: LogSettings) -> None:
+def check_size(tp: TopicPartition, size: int, settings: LogConfig) -> None:
     if size > settings.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -121,7 +121,7 @@ def check_size(tp: TopicPartition, size: int, settings: LogSettings) -> None:
         )
 
 
-def _check_records(tp: TopicPartition, batch: Batch, settings: LogSettings, now_ms: int) -> None:
+def _check_records(tp: TopicPartition, batch: Batch, settings: LogConfig, now_ms: int) -> None:
     if batch.header.attributes & LOG_APPEND_TIME:
         text = (
             f"Invalid timestamp type in message to {tp}. Producer should not set timestamp type "
@@ -130,7 +130,7 @@ def _check_records(tp: TopicPartition, batch: Batch, settings: LogSettings, now_
         errors = [RecordError(number, text) for number, _ in enumerate(_iterate(batch))]
         raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, errors)
     create_time = settings.message_timestamp_type != "LogAppendTime"
-    compacted = "compact" in settings.cleanup_policy
+    compacted = settings.compact
     difference_ms = settings.message_timestamp_difference_max_ms
     bounded = create_time and difference_ms < _LONG_MAX
     if not compacted and not bounded:
@@ -169,7 +169,7 @@ def _iterate(batch: Batch) -> list[records.Record]:
         raise KafkaError(code, f"The records of a batch cannot be read: {error}") from None
 
 
-def with_topic_codec(tp: TopicPartition, batch: Batch, settings: LogSettings) -> Batch:
+def with_topic_codec(tp: TopicPartition, batch: Batch, settings: LogConfig) -> Batch:
     """The batch in the codec that the topic asks for; itself where that is already so."""
     wanted = settings.compression_type
     attributes = batch.header.attributes

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append import checks
 from ottla.storage.append.checks import Batch, Origin
-from ottla.storage.log.producer_state import ProducerBatch
+from ottla.storage.producers.state import ProducerBatch, ProducerState
+from ottla.topics.configs import LogConfig
+from ottla.types import TopicPartition
 from ottla.wire import records
 from ottla.wire.records import BatchHeader
-
-if TYPE_CHECKING:
-    from ottla.storage.log.log import Log
 
 
 class LeaderAppend(NamedTuple):
@@ -25,10 +24,18 @@ class LeaderAppend(NamedTuple):
 
 
 def prepare_leader_append(
-    log: Log, data: memoryview, leader_epoch: int, origin: Origin, now_ms: int
+    tp: TopicPartition,
+    settings: LogConfig,
+    producers: ProducerState,
+    data: memoryview,
+    *,
+    end_offset: int,
+    leader_epoch: int,
+    origin: Origin,
+    now_ms: int,
 ) -> LeaderAppend:
-    """Offsets and epoch go into `data` itself; it is copied only if it cannot be written to."""
-    settings = log.settings
+    """For a log that ends at `end_offset`. Offsets and epoch go into `data` itself; it is copied
+    only if it cannot be written to."""
     if data.readonly:
         data = memoryview(bytearray(data))
     batches = checks.split(data)
@@ -36,22 +43,22 @@ def prepare_leader_append(
         raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must have a record batch")
     size = 0
     for batch in batches:
-        checks.check(log.tp, batch, settings, origin, now_ms)
+        checks.check(tp, batch, settings, origin, now_ms)
         size += len(batch.view)
     if settings.compression_type != "producer":
-        data, batches = _in_topic_codec(log, data, batches)
+        data, batches = _in_topic_codec(tp, settings, data, batches)
         size = sum(len(batch.view) for batch in batches)
     if size > settings.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"Message batch size is {size} bytes in append to partition {log.tp}, which exceeds "
+            f"Message batch size is {size} bytes in append to partition {tp}, which exceeds "
             f"the maximum configured segment size of {settings.segment_bytes}.",
         )
-    duplicate = _check_producers(log, batches, origin)
+    duplicate = _check_producers(producers, batches, origin)
     if duplicate is not None:
         return LeaderAppend(data, [], -1, duplicate)
     append_time_ms = now_ms if settings.message_timestamp_type == "LogAppendTime" else -1
-    offset = log.end_offset
+    offset = end_offset
     ready: list[Batch] = []
     for view, header in batches:
         if append_time_ms >= 0:
@@ -65,23 +72,25 @@ def prepare_leader_append(
 
 
 def _in_topic_codec(
-    log: Log, data: memoryview, batches: list[Batch]
+    tp: TopicPartition, settings: LogConfig, data: memoryview, batches: list[Batch]
 ) -> tuple[memoryview, list[Batch]]:
-    wanted = [checks.with_topic_codec(log.tp, batch, log.settings) for batch in batches]
+    wanted = [checks.with_topic_codec(tp, batch, settings) for batch in batches]
     if all(new is old for new, old in zip(wanted, batches, strict=True)):
         return data, batches
     data = memoryview(bytearray().join(batch.view for batch in wanted))
     return data, checks.split(data)
 
 
-def _check_producers(log: Log, batches: list[Batch], origin: Origin) -> ProducerBatch | None:
+def _check_producers(
+    producers: ProducerState, batches: list[Batch], origin: Origin
+) -> ProducerBatch | None:
     for view, header in batches:
         if header.producer_id < 0:
             continue
         if origin is Origin.COORDINATOR:
-            _check_coordinator_batch(log, view, header)
+            _check_coordinator_batch(producers, view, header)
             continue
-        duplicate = log.producers.check(
+        duplicate = producers.check(
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,
@@ -93,10 +102,12 @@ def _check_producers(log: Log, batches: list[Batch], origin: Origin) -> Producer
     return None
 
 
-def _check_coordinator_batch(log: Log, view: memoryview, header: BatchHeader) -> None:
+def _check_coordinator_batch(
+    producers: ProducerState, view: memoryview, header: BatchHeader
+) -> None:
     """A marker, or the offset commits of a transaction."""
     if not header.is_control:
-        log.producers.check_epoch(header.producer_id, header.producer_epoch)
+        producers.check_epoch(header.producer_id, header.producer_epoch)
         return
     marker = records.parse_marker(view)
-    log.producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)
+    producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)

@@ -1,27 +1,29 @@
 """The leader's short way for batches that clients send most of the time.
 
-Batches of several requests that arrived together are checked by one look at each header, get their
-offsets and go to the file with one write. The first one that is anything else ends it: nothing of
-that one is changed, and `Log.append_as_leader` decides about it. So it does for topics that ask for
-more than this, for a batch that starts a new segment, and for everything that is an error.
+Batches of several requests that arrived together are checked by one look at each header and get
+their offsets, to go to the file with one write. The first one that is anything else ends it:
+nothing of that one is changed, and `prepare_leader_append` decides about it. So it does for topics
+that ask for more than this, for a batch that starts a new segment, and for every error.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError
-from ottla.storage.log.producer_state import NO_PRODUCER, ProducerBatch, add_to_sequence
-from ottla.storage.log.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.storage.append.rolling import may_roll
+from ottla.storage.producers.state import (
+    NO_PRODUCER,
+    ProducerBatch,
+    ProducerState,
+    add_to_sequence,
+)
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.sparse_indexes import BatchPlace
+from ottla.topics.configs import LogConfig
 from ottla.wire.checksum import crc32c
 from ottla.wire.records import CRC_START, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
-
-if TYPE_CHECKING:
-    from ottla.storage.log.log import Log
-    from ottla.storage.log.segment import BatchPlace
-    from ottla.storage.settings import LogSettings
 
 # Without a bit above the codec: no transaction, no marker, no append time; the last codec is zstd.
 _LARGEST_ATTRIBUTES = 4
@@ -30,15 +32,38 @@ _LONG_MAX = 0x7FFFFFFFFFFFFFFF
 _PLACE_IN_LOG = struct.Struct(">qii")
 
 
-def append_plain(log: Log, batches: Sequence[memoryview], leader_epoch: int) -> list[int]:
-    """The base offsets of the batches that were appended, from the first one on. Raises OSError."""
-    settings = log.settings
+# The batches to be written behind one another, their places, their base offsets, where the log ends
+# then, and who is to hear of it after. A bare tuple: one is made for every request.
+PlainAppend = tuple[
+    Sequence[memoryview], list[BatchPlace], list[int], int, "IdempotentBatches | None"
+]
+
+
+def is_plain(settings: LogConfig) -> bool:
+    """No rule of the topic looks at the records or changes the batch."""
+    return (
+        settings.compression_type == "producer"
+        and settings.message_timestamp_type == "CreateTime"
+        and settings.message_timestamp_difference_max_ms == _LONG_MAX
+        and not settings.compact
+    )
+
+
+def prepare_plain_append(
+    settings: LogConfig,
+    producers: ProducerState,
+    active: Segment,
+    batches: Sequence[memoryview],
+    end_offset: int,
+    leader_epoch: int,
+) -> PlainAppend | None:
+    """The first batches, as many as are plain, for a log that ends at `end_offset` and whose topic
+    is plain: offsets and epoch go into the batches themselves. None where the first batch is not,
+    or where they may start a segment."""
     base_offsets: list[int] = []
-    if not _is_plain(settings):
-        return base_offsets
     places: list[BatchPlace] = []
-    producers: _Sequences | None = None
-    offset = log.end_offset
+    idempotent: IdempotentBatches | None = None
+    offset = end_offset
     position = 0
     newest_ms = -1
     room = min(settings.max_message_bytes, settings.segment_bytes)
@@ -61,8 +86,8 @@ def append_plain(log: Log, batches: Sequence[memoryview], leader_epoch: int) -> 
         ):
             break
         if producer != NO_PRODUCER:
-            producers = producers or _Sequences(log)
-            if not producers.continue_with(fields, offset):
+            idempotent = idempotent or IdempotentBatches(producers)
+            if not idempotent.continue_with(fields, offset):
                 break
         base_offsets.append(offset)
         offset += count
@@ -70,52 +95,21 @@ def append_plain(log: Log, batches: Sequence[memoryview], leader_epoch: int) -> 
         position += size
         if timestamp > newest_ms:
             newest_ms = timestamp
-    active = log.active
-    if not base_offsets or _may_roll(active, settings, position, offset - 1, newest_ms):
-        return []
+    if not base_offsets or may_roll(active, settings, position, offset - 1, newest_ms):
+        return None
     used = batches[: len(base_offsets)]
     for view, base in zip(used, base_offsets, strict=True):
         _PLACE_IN_LOG.pack_into(view, 0, base, len(view) - LOG_OVERHEAD_BYTES, leader_epoch)
-    active.append(used, places)
-    log.epochs.assign(leader_epoch, base_offsets[0])
-    if producers is not None:
-        producers.record()
-    log.grown_to(offset, active.size)
-    return base_offsets
+    return used, places, base_offsets, offset, idempotent
 
 
-def _is_plain(settings: LogSettings) -> bool:
-    """No rule of the topic looks at the records or changes the batch."""
-    return (
-        settings.compression_type == "producer"
-        and settings.message_timestamp_type == "CreateTime"
-        and settings.message_timestamp_difference_max_ms == _LONG_MAX
-        and "compact" not in settings.cleanup_policy
-    )
+class IdempotentBatches:
+    """The idempotent producers of one append; their state hears of it after the write."""
 
+    __slots__ = ("_appended", "_next", "_producers")
 
-def _may_roll(
-    active: Segment, settings: LogSettings, size: int, last_offset: int, newest_ms: int
-) -> bool:
-    """Whether `retention.should_roll` has to be asked, which knows the exact limits."""
-    first_ms = active.first_timestamp if active.size else newest_ms
-    return (
-        active.size + size > settings.segment_bytes
-        or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
-        # Without a time in the segment the wall clock decides.
-        or first_ms < 0
-        or newest_ms - first_ms > settings.segment_ms - settings.segment_jitter_ms
-        or active.indexes_full(settings.segment_index_bytes)
-    )
-
-
-class _Sequences:
-    """The idempotent producers of one append: the log hears of their batches after the write."""
-
-    __slots__ = ("_appended", "_log", "_next")
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, producers: ProducerState) -> None:
+        self._producers = producers
         self._appended: list[tuple[int, int, ProducerBatch]] = []
         # What the batches so far let their producers send next: epoch and sequence.
         self._next: dict[int, tuple[int, int]] = {}
@@ -138,7 +132,7 @@ class _Sequences:
         return True
 
     def _is_new(self, producer_id: int, epoch: int, sequence: int, last_sequence: int) -> bool:
-        producers = self._log.producers
+        producers = self._producers
         if sequence != 0 and producers.get(producer_id) is None:
             return False  # its leader may have to wait for what stands before
         try:
@@ -149,4 +143,4 @@ class _Sequences:
 
     def record(self) -> None:
         for producer_id, epoch, batch in self._appended:
-            self._log.producers.record(producer_id, epoch, batch, transactional=False)
+            self._producers.record(producer_id, epoch, batch, transactional=False)

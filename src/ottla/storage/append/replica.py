@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append import checks
 from ottla.storage.append.checks import Batch
-from ottla.storage.settings import LogSettings
+from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 from ottla.wire import records
 
 
 def split_replicated(
-    tp: TopicPartition, data: memoryview, end_offset: int, settings: LogSettings
+    tp: TopicPartition, data: memoryview, end_offset: int, settings: LogConfig
 ) -> Iterator[tuple[memoryview, list[Batch]]]:
     """Checked batches in chunks of at most segment.bytes; a cut last batch is left out."""
     batches = checks.split(data)

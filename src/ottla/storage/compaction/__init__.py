@@ -1,0 +1,1 @@
+"""Compaction: which logs need it, which records stay, and the rewriting of segments."""

@@ -17,18 +17,18 @@ from ottla.errors import KafkaError
 from ottla.runtime import Runtime
 from ottla.storage.compaction import plan
 from ottla.storage.compaction.plan import DirtyLog
-from ottla.storage.log import segment as segments
-from ottla.storage.log import segment_files
 from ottla.storage.log.log import Log
-from ottla.storage.log.segment import Segment
+from ottla.storage.segment import renamed_files
+from ottla.storage.segment.file_names import LOG_SUFFIX
+from ottla.storage.segment.segment import Segment
 from ottla.types import TopicPartition
 from ottla.wire.primitives import WireError
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
-    from ottla.storage.compaction.rewrite import Cleaned, GroupRewrite, LastWrite, Source
+    from ottla.storage.compaction.rewrite import GroupRewrite, LastWrite, Source
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Interrupted(Exception):
@@ -81,7 +81,7 @@ class Cleaner:
         try:
             await self._clean(chosen)
         except Interrupted as reason:
-            _logger.info("%s: compaction is given up: %s", log.tp, reason)
+            logger.info("%s: compaction is given up: %s", log.tp, reason)
             return None
         except OSError as error:
             # Files may be gone because the log was truncated, moved or deleted meanwhile.
@@ -99,7 +99,7 @@ class Cleaner:
         candidates = []
         # A copy: a folder that fails takes its logs away.
         for log in list(self._logs()):
-            if "compact" not in log.settings.cleanup_policy or self.is_left_out(log):
+            if not log.settings.compact or self.is_left_out(log):
                 continue
             if len(log.segments) > 1:
                 try:
@@ -115,7 +115,7 @@ class Cleaner:
         return self._uncleanable.get(log.tp) == (log, log.generation)
 
     def _leave_out(self, log: Log, generation: int, error: Exception) -> None:
-        _logger.error("%s cannot be compacted and is left out: %s", log.tp, error)
+        logger.error("%s cannot be compacted and is left out: %s", log.tp, error)
         self._uncleanable[log.tp] = (log, generation)
 
     # --- one pass ---------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Cleaner:
             await self._flush(log)
             self._check_unchanged(log, generation, log.segments)
         horizon_ms = self._delete_horizon_ms(log, dirty.first_dirty)
-        aborted = [entry for segment in log.segments for entry in segment.aborted()]
+        aborted = [entry for segment in log.segments for entry in segment.transactions.aborted()]
         buffer_bytes = config.integer("log.cleaner.io.buffer.size")
         newest = OffsetMap(
             capacity_for(
@@ -172,7 +172,7 @@ class Cleaner:
             )
             await self._replace(log, generation, group, rewrite)
         log.cleaned_offset = newest.end_offset
-        _logger.info(
+        logger.info(
             "%s: compacted to offset %d, %d bytes instead of %d",
             log.tp,
             newest.end_offset,
@@ -185,7 +185,7 @@ class Cleaner:
         clean = [segment for segment in log.segments if segment.base_offset < first_dirty]
         if not clean:
             return 0
-        path = clean[-1].path(segments.LOG_SUFFIX)
+        path = clean[-1].path(LOG_SUFFIX)
         return self._runtime.disk.mtime_ms(path) - log.settings.delete_retention_ms
 
     async def _replace(
@@ -199,32 +199,25 @@ class Cleaner:
             self._check_unchanged(log, generation, group)
             if cleaned is None:
                 raise Interrupted("nothing was written")
-            await self._runtime.blocking(lambda: segment_files.to_swap(disk, folder, base_offset))
+            await self._runtime.blocking(lambda: renamed_files.to_swap(disk, folder, base_offset))
             self._check_unchanged(log, generation, group)
         except BaseException:
             # The folder may have been renamed or be gone: then there is nothing to take back.
-            segment_files.discard(disk, folder, base_offset)
+            renamed_files.discard(disk, folder, base_offset)
             raise
-        self._set_aside(log, log.replace_segments(group, self._segment(log, cleaned)))
-
-    def _segment(self, log: Log, cleaned: Cleaned) -> Segment:
-        segment = Segment(
-            self._runtime.disk,
-            log.open_files,
-            log.folder,
-            cleaned.base_offset,
-            size=cleaned.size,
+        compacted = log.segments.opened(
+            base_offset,
+            cleaned.size,
             index_interval_bytes=log.settings.index_interval_bytes,
             created_ms=self._runtime.clock.now_ms(),
-            sealed=True,
         )
-        segment.adopt_indexes(cleaned.offsets, cleaned.times)
-        return segment
+        compacted.adopt_indexes(cleaned.offsets, cleaned.times)
+        self._set_aside(log, log.replace_segments(group, compacted))
 
-    def _check_unchanged(self, log: Log, generation: int, group: list[Segment]) -> None:
+    def _check_unchanged(self, log: Log, generation: int, group: Sequence[Segment]) -> None:
         if self._current(log.tp) is not log:
             raise Interrupted("the log is gone or is being moved")
-        if log.generation != generation or not log.holds(group):
+        if log.generation != generation or not log.segments.holds(group):
             raise Interrupted("its segments have changed")
 
     async def _run(self, steps: Iterator[int]) -> None:
@@ -255,7 +248,7 @@ def _sources(log: Log, parts: Sequence[Segment], end_offset: int) -> list[Source
     for part in parts:
         slot = bases.index(part.base_offset) + 1
         end = bases[slot] if slot < len(bases) else end_offset
-        path = part.path(segments.LOG_SUFFIX)
+        path = part.path(LOG_SUFFIX)
         found.append(Source(part.base_offset, end, path, part.size))
     return found
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ottla.storage.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from ottla.storage.log.segment import MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, Segment
-
-if TYPE_CHECKING:
-    from ottla.storage.log.log import Log
-
-NEVER_CLEANED = -1
+from ottla.storage.log.log import Log
+from ottla.storage.segment.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, Segment
 
 
 class DirtyLog(NamedTuple):
@@ -104,7 +100,7 @@ def group_segments(
     groups: list[list[Segment]] = []
     size = offset_bytes = time_bytes = 0
     for number, segment in enumerate(parts):
-        offset_entries, time_entries = segment.index_entries()
+        offset_entries, time_entries = segment.indexes().entry_counts()
         size += segment.size
         offset_bytes += offset_entries * OFFSET_ENTRY_BYTES
         time_bytes += time_entries * TIME_ENTRY_BYTES

@@ -20,7 +20,7 @@ def plain_records(batch: Buffer, header: BatchHeader) -> bytes:
 
 
 def record_spans(plain: bytes, count: int) -> list[RecordSpan]:
-    """One entry per record; raises CorruptBatch where the bytes are no `count` records."""
+    """One entry per record; raises CorruptBatch where the bytes are not `count` records."""
     spans: list[RecordSpan] = []
     position, total = 0, len(plain)
     try:

@@ -17,13 +17,19 @@ from ottla.storage.compaction.batch_filter import emptied, retained
 from ottla.storage.compaction.offset_map import OffsetMap
 from ottla.storage.compaction.record_spans import plain_records, record_spans
 from ottla.storage.compaction.transactions import CleanedTransactions
-from ottla.storage.log import segment as segments
-from ottla.storage.log import transaction_index
-from ottla.storage.log.batch_scan import LogDamaged
-from ottla.storage.log.index import OffsetIndex, TimeIndex
-from ottla.storage.log.index_builder import IndexBuilder
-from ottla.storage.log.segment_files import CLEANED_SUFFIX
-from ottla.storage.log.transaction_index import AbortedTransaction
+from ottla.storage.segment import transaction_index
+from ottla.storage.segment.batch_scan import LogDamaged
+from ottla.storage.segment.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
+from ottla.storage.segment.index import OffsetIndex, TimeIndex
+from ottla.storage.segment.index_builder import IndexBuilder
+from ottla.storage.segment.renamed_files import CLEANED_SUFFIX
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.wire import records
 from ottla.wire.primitives import Buffer, WireError
 from ottla.wire.records import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
@@ -159,12 +165,12 @@ class GroupRewrite:
         self.cleaned: Cleaned | None = None
 
     def path(self, suffix: str) -> Path:
-        name = segments.file_name(self._base_offset, suffix)
+        name = file_name(self._base_offset, suffix)
         return self._group[0].path.with_name(name + CLEANED_SUFFIX)
 
     def run(self) -> Iterator[int]:
         """Yields bytes read and written per slice."""
-        file = self._disk.open(self.path(segments.LOG_SUFFIX))
+        file = self._disk.open(self.path(LOG_SUFFIX))
         work = Work()
         try:
             file.truncate(0)
@@ -221,12 +227,12 @@ class GroupRewrite:
     def _finish(self) -> None:
         offsets, times = self._indexes.finish()
         contents = {
-            segments.INDEX_SUFFIX: offsets.encode(),
-            segments.TIME_INDEX_SUFFIX: times.encode(),
+            INDEX_SUFFIX: offsets.encode(),
+            TIME_INDEX_SUFFIX: times.encode(),
         }
         aborted, self._transactions.index = self._transactions.index, []
         if aborted:
-            contents[segments.TXN_INDEX_SUFFIX] = transaction_index.encode(aborted)
+            contents[TXN_INDEX_SUFFIX] = transaction_index.encode(aborted)
         mtime_ms = self._disk.mtime_ms(self._group[-1].path)
         for suffix, data in contents.items():
             file = self._disk.open(self.path(suffix))
@@ -237,8 +243,8 @@ class GroupRewrite:
             finally:
                 file.close()
         # The age of tombstones is told by this (and kept when segments are merged again).
-        self._disk.set_mtime_ms(self.path(segments.LOG_SUFFIX), mtime_ms)
-        suffixes = (*contents, segments.LOG_SUFFIX)
+        self._disk.set_mtime_ms(self.path(LOG_SUFFIX), mtime_ms)
+        suffixes = (*contents, LOG_SUFFIX)
         self.cleaned = Cleaned(self._base_offset, self._position, offsets, times, suffixes)
 
 

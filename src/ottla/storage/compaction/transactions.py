@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.storage.log.transaction_index import AbortedTransaction
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.wire import records
 from ottla.wire.primitives import Buffer
 from ottla.wire.records import BatchHeader

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.log.log import Log
+from ottla.storage.segment.segment import Segment
 from ottla.wire import records
 from ottla.wire.primitives import WireError
 from ottla.wire.records import BatchHeader
-
-if TYPE_CHECKING:
-    from ottla.storage.log.log import Log
-    from ottla.storage.log.segment import Segment
 
 
 class TimedOffset(NamedTuple):

@@ -10,27 +10,32 @@ Compacted logs have such gaps anyway, so there they cannot be told.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from ottla.errors import KafkaError
-from ottla.runtime import Runtime
-from ottla.storage import checkpoints
-from ottla.storage.checkpoints import CheckpointDamaged
-from ottla.storage.log import batch_scan, segment_files, small_logs, snapshots
-from ottla.storage.log import segment as segments
-from ottla.storage.log.batch_scan import LogDamaged
-from ottla.storage.log.index_builder import IndexBuilder
+from ottla.runtime import Disk, Runtime
+from ottla.storage.log import small_logs
 from ottla.storage.log.leader_epochs import LeaderEpochs, RetoldEpochs
 from ottla.storage.log.log import Log
-from ottla.storage.log.open_files import OpenFiles
-from ottla.storage.log.producer_state import ProducerState
-from ottla.storage.log.replay import replay_batch
-from ottla.storage.log.segment import MAX_RELATIVE_OFFSET, Segment
-from ottla.storage.log.transaction_index import AbortedTransaction
-from ottla.storage.settings import LogSettings
-from ottla.types import ZERO_TOPIC_ID, TopicPartition
+from ottla.storage.producers import snapshots
+from ottla.storage.producers.replay import replay_batch
+from ottla.storage.producers.state import ProducerState
+from ottla.storage.segment import batch_scan, renamed_files
+from ottla.storage.segment.batch_scan import LogDamaged
+from ottla.storage.segment.file_names import (
+    LOG_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
+from ottla.storage.segment.index_builder import IndexBuilder
+from ottla.storage.segment.open_files import OpenFiles
+from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.storage.segment.transaction_index import AbortedTransaction
+from ottla.topics.configs import LogConfig
+from ottla.types import TopicPartition
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def load_log(
@@ -38,7 +43,7 @@ def load_log(
     open_files: OpenFiles,
     tp: TopicPartition,
     folder: Path,
-    settings: LogSettings,
+    settings: LogConfig,
     *,
     clean: bool,
     recovery_point: int,
@@ -49,31 +54,43 @@ def load_log(
     """The log in `folder`, ready for use; raises OSError where the disk fails."""
     disk = runtime.disk
     log = Log(runtime, open_files, tp, folder, settings)
-    log.topic_id = _read_topic_id(runtime, folder)
-    names = segment_files.tidy(disk, folder)
-    for base_offset in segment_files.bases_among(names):
-        log.add_segment(_open_segment(runtime, open_files, folder, base_offset, settings))
-    log.epochs = _read_epochs(runtime, log)
+    log.topic_id = log.side_files.read_topic_id()
+    names = renamed_files.tidy(disk, folder)
+    for base_offset in renamed_files.bases_among(names):
+        path = folder / file_name(base_offset, LOG_SUFFIX)
+        segment = log.segments.opened(
+            base_offset,
+            disk.size(path),
+            index_interval_bytes=settings.index_interval_bytes,
+            created_ms=disk.mtime_ms(path),
+        )
+        log.segments.add(segment)
+    epochs = log.side_files.read_epochs()
+    log.epochs = _epochs_of_batches(disk, log.segments) if epochs is None else epochs
     log.recovery_point = recovery_point
     log.start_offset = start_offset
     bare = bool(log.segments) and small_logs.is_bare(log, names)
     producers: ProducerState | None = None
     end = None if not clean or (bare and log.active.size) else _clean_end(log)
     if end is None:
-        may_have_gaps = was_compacted or "compact" in settings.cleanup_policy
+        may_have_gaps = was_compacted or settings.compact
         producers = recover(runtime, log, may_have_gaps=may_have_gaps, bare=bare)
     _settle_bounds(log, start_offset, end)
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.set_high_watermark(high_watermark)
     log.checkpointed_high_watermark = log.high_watermark
-    _remove_stray_snapshots(runtime, log)
+    bases = [segment.base_offset for segment in log.segments]
+    log.side_files.drop_stray_snapshots(bases, log.end_offset)
     if producers is not None and producers.map_end_offset == log.end_offset:
         log.producers = producers
         producers.replicated_up_to(log.high_watermark)
     elif clean and not snapshots.snapshot_offsets(disk, folder):
         log.producers.clear(log.end_offset)
     else:
-        log.producers = snapshots.load_producers(disk, folder, log.segments, log)
+        log.producers = snapshots.state_at(
+            disk, folder, log.segments, log.start_offset, log.end_offset
+        )
+        log.producers.replicated_up_to(log.high_watermark)
     log.producers.loaded()
     if clean:
         _check_transaction_indexes(runtime, log)
@@ -92,14 +109,14 @@ def _clean_end(log: Log) -> int | None:
         log.active.unseal()
         return log.active.next_offset()
     except LogDamaged as damage:
-        _logger.warning("%s: %s", log.active.path(segments.LOG_SUFFIX), damage)
+        logger.warning("%s: %s", log.active.path(LOG_SUFFIX), damage)
         return None
 
 
 def _settle_bounds(log: Log, start_offset: int, end: int | None) -> None:
     """`end` where it is known already."""
     if not log.segments:
-        log.add_segment(log.new_segment(start_offset))
+        log.segments.start(start_offset, log.settings.index_interval_bytes)
     active = log.active
     active.unseal()
     log.end_offset = active.next_offset() if end is None else end
@@ -131,10 +148,10 @@ def recover(
         following = parts[number + 1].base_offset if number + 1 < len(parts) else None
         cut, end = _recover_segment(runtime, parts[number], epochs, producers, following)
         if not bare:
-            parts[number].write_indexes()
+            parts[number].indexes().write()
         is_short = following is not None and end < following and not may_have_gaps
         if cut or is_short:
-            _logger.warning(
+            logger.warning(
                 "%s: segment %d was cut by %d bytes in recovery, the log ends at offset %d",
                 log.tp,
                 parts[number].base_offset,
@@ -166,7 +183,7 @@ def _recover_segment(
     indexes = IndexBuilder(base, segment.index_interval_bytes)
     valid = 0
     aborted: list[AbortedTransaction] = []
-    file = runtime.disk.open(segment.path(segments.LOG_SUFFIX))
+    file = runtime.disk.open(segment.path(LOG_SUFFIX))
     try:
         size = file.size()
         try:
@@ -185,14 +202,14 @@ def _recover_segment(
                     ended = replay_batch(producers, header, batch)
                     aborted += [] if ended is None else [ended]
         except LogDamaged as damage:
-            _logger.warning("%s: %s", segment.path(segments.LOG_SUFFIX), damage)
+            logger.warning("%s: %s", segment.path(LOG_SUFFIX), damage)
             file.truncate(valid)
             file.sync()
     finally:
         file.close()
     segment.size = valid
     segment.adopt_indexes(*indexes.finish())
-    segment.set_aborted(aborted)
+    segment.transactions.replace(aborted)
     producers.map_end_offset = max(producers.map_end_offset, expected)
     return size - valid, expected
 
@@ -200,71 +217,22 @@ def _recover_segment(
 def _check_transaction_indexes(runtime: Runtime, log: Log) -> None:
     """A damaged `.txnindex` would show aborted records: it is made again from the log."""
     for segment in log.segments:
-        if not runtime.disk.exists(segment.path(segments.TXN_INDEX_SUFFIX)):
+        if not runtime.disk.exists(segment.path(TXN_INDEX_SUFFIX)):
             continue
         try:
-            segment.aborted()
+            segment.transactions.aborted()
         except KafkaError as damage:
-            _logger.warning("%s", damage)
+            logger.warning("%s", damage)
             state = snapshots.state_at(
                 runtime.disk, log.folder, log.segments, log.start_offset, segment.base_offset
             )
-            segment.set_aborted(snapshots.replay_segment(runtime.disk, segment, state))
+            segment.transactions.replace(snapshots.replay_segment(runtime.disk, segment, state))
 
 
-def _open_segment(
-    runtime: Runtime, open_files: OpenFiles, folder: Path, base_offset: int, settings: LogSettings
-) -> Segment:
-    path = folder / segments.file_name(base_offset, segments.LOG_SUFFIX)
-    return Segment(
-        runtime.disk,
-        open_files,
-        folder,
-        base_offset,
-        size=runtime.disk.size(path),
-        index_interval_bytes=settings.index_interval_bytes,
-        created_ms=runtime.disk.mtime_ms(path),
-        sealed=True,
-    )
-
-
-def _remove_stray_snapshots(runtime: Runtime, log: Log) -> None:
-    """Keeps those at segment bases and the newest one if it lies above the last base. One behind
-    the log's end speaks of records that are lost, and others will have their offsets."""
-    bases = {segment.base_offset for segment in log.segments}
-    offsets = snapshots.snapshot_offsets(runtime.disk, log.folder)
-    newest = max((offset for offset in offsets if offset <= log.end_offset), default=-1)
-    for offset in offsets:
-        newest_above = offset == newest and offset > log.active.base_offset
-        if offset not in bases and not newest_above:
-            runtime.disk.remove(log.folder / segments.file_name(offset, segments.SNAPSHOT_SUFFIX))
-
-
-def _read_topic_id(runtime: Runtime, folder: Path) -> bytes:
-    path = folder / checkpoints.PARTITION_METADATA
-    if not runtime.disk.exists(path):
-        return ZERO_TOPIC_ID
-    try:
-        return checkpoints.decode_partition_metadata(runtime.disk.read_bytes(path)) or ZERO_TOPIC_ID
-    except CheckpointDamaged as damage:
-        # It is synced with the log's first flush: a power cut before that can tear it. The
-        # controller names the id again with its next LeaderAndIsr.
-        _logger.warning("%s: the topic id is not known: %s", folder, damage)
-        return ZERO_TOPIC_ID
-
-
-def _read_epochs(runtime: Runtime, log: Log) -> LeaderEpochs:
-    path = log.folder / checkpoints.LEADER_EPOCHS
-    if not runtime.disk.exists(path):
-        return LeaderEpochs()
-    try:
-        return LeaderEpochs(checkpoints.decode_epochs(runtime.disk.read_bytes(path)))
-    except CheckpointDamaged as damage:
-        # Kafka takes the whole folder out of use; every batch names its epoch.
-        _logger.warning("%s: the leader epochs are read from the log: %s", path, damage)
+def _epochs_of_batches(disk: Disk, parts: Iterable[Segment]) -> LeaderEpochs:
     epochs = LeaderEpochs()
-    for segment in log.segments:
-        file = runtime.disk.open(segment.path(segments.LOG_SUFFIX))
+    for segment in parts:
+        file = disk.open(segment.path(LOG_SUFFIX))
         try:
             for _, header in batch_scan.headers(file, 0, segment.size):
                 epochs.assign(header.partition_leader_epoch, header.base_offset)

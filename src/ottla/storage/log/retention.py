@@ -1,67 +1,15 @@
-"""When a segment is full and when one may go: plain decisions (LogSegment.shouldRoll,
-Log.deleteOldSegments). Compacted topics lose whole segments only where `delete` is in their policy
-as well."""
+"""Which of the oldest segments may go: plain decisions (Log.deleteOldSegments). Compacted topics
+lose whole segments only where `delete` is in their policy as well."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.storage.log.segment import MAX_RELATIVE_OFFSET, Segment
-from ottla.storage.settings import LogSettings
-
-if TYPE_CHECKING:
-    from ottla.storage.log.log import Log
-
-
-def should_roll(
-    active: Segment,
-    settings: LogSettings,
-    incoming_bytes: int,
-    last_offset: int,
-    newest_ms: int,
-    now_ms: int,
-) -> bool:
-    """Whether the incoming batches, up to an offset and a largest timestamp, start a new segment.
-
-    Time counts by the records' own; by the wall clock where they carry none.
-    """
-    if last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
-        return True
-    if active.size == 0:
-        return False
-    if active.size + incoming_bytes > settings.segment_bytes:
-        return True
-    if newest_ms >= 0 and active.first_timestamp >= 0:
-        waited_ms = newest_ms - active.first_timestamp
-    else:
-        waited_ms = now_ms - active.created_ms
-    if waited_ms > segment_ms(settings) - jitter_ms(active, settings):
-        return True
-    return active.indexes_full(settings.segment_index_bytes)
-
-
-def segment_ms(settings: LogSettings) -> int:
-    """A compacted topic rolls early enough for max.compaction.lag.ms: only sealed segments are
-    compacted (LogConfig.maxSegmentMs)."""
-    if "compact" in settings.cleanup_policy:
-        return min(settings.segment_ms, settings.max_compaction_lag_ms)
-    return settings.segment_ms
-
-
-def jitter_ms(active: Segment, settings: LogSettings) -> int:
-    """Spreads the rolls of many partitions; the same for a segment every time it is asked."""
-    if settings.segment_jitter_ms <= 0:
-        return 0
-    limit = min(settings.segment_jitter_ms, segment_ms(settings))
-    if limit <= 0:
-        return 0
-    return (active.base_offset * 2654435761 + active.created_ms) % limit
+from ottla.storage.log.log import Log
 
 
 def deletable_segments(log: Log, now_ms: int) -> int:
     """How many of the oldest segments may go; may be all of them (the log then rolls first)."""
     count = 0
-    if "delete" in log.settings.cleanup_policy:
+    if log.settings.delete:
         count = max(_beyond_time(log, now_ms), _beyond_size(log))
     return max(count, _before_start(log))
 

@@ -1,9 +1,10 @@
 """Logs so small that one read tells everything: they go without side files.
 
-Making a file costs far more than reading a small one, and a broker can have ten thousands of logs
-with a few records each. Such a log has no indexes, no leader epochs and no producer snapshot on
-disk as long as nothing else makes them: recovery finds all of it in the records. Apache Kafka does
-so by itself for a segment that has no `.index`, also after a clean stop (Log.loadSegmentFiles).
+Making a file costs far more than reading a small one, and a broker can have tens of thousands of
+logs with a few records each. Such a log has no indexes, no leader epochs and no producer snapshot
+on disk as long as nothing else makes them: recovery finds all of it in the records. Apache Kafka
+does so by itself for a segment that has no `.index`, also after a clean stop
+(Log.loadSegmentFiles).
 
 At a clean stop, what these logs would be read for is noted in one file per data folder. A note
 counts only after a clean stop, and only for a log file of the size and time that it names.
@@ -19,13 +20,12 @@ from typing import NamedTuple
 from ottla.runtime import Disk, Runtime
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import CheckpointDamaged
-from ottla.storage.log import segment as segments
 from ottla.storage.log.leader_epochs import LeaderEpochs
 from ottla.storage.log.log import Log
-from ottla.storage.log.open_files import OpenFiles
-from ottla.storage.log.producer_state import ProducerBatch, SnapshotDamaged
-from ottla.storage.log.segment import Segment
-from ottla.storage.settings import LogSettings
+from ottla.storage.producers.state import ProducerBatch, SnapshotDamaged
+from ottla.storage.segment.file_names import LOG_SUFFIX, file_name
+from ottla.storage.segment.open_files import OpenFiles
+from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 
 NOTES = "small-logs-at-clean-shutdown"
@@ -56,7 +56,7 @@ def is_bare(log: Log, names: Collection[str]) -> bool:
     """Whether a log is small and its folder, which holds these names, has no side files."""
     if len(log.segments) != 1 or log.active.size > SMALL_LOG_BYTES:
         return False
-    own = segments.file_name(log.active.base_offset, segments.LOG_SUFFIX)
+    own = file_name(log.active.base_offset, LOG_SUFFIX)
     return all(name in (own, checkpoints.PARTITION_METADATA) for name in names)
 
 
@@ -68,7 +68,7 @@ def take_note(log: Log, disk: Disk) -> Note:
         log.topic_id.hex(),
         active.base_offset,
         active.size,
-        disk.mtime_ms(active.path(segments.LOG_SUFFIX)),
+        disk.mtime_ms(active.path(LOG_SUFFIX)),
         log.end_offset,
         *active.bounds_in_time(),
         log.epochs.entries(),
@@ -101,24 +101,22 @@ def load_noted(
     open_files: OpenFiles,
     tp: TopicPartition,
     folder: Path,
-    settings: LogSettings,
+    settings: LogConfig,
     note: Note,
     *,
     start_offset: int,
     high_watermark: int,
 ) -> Log | None:
     """The log as it was closed, without reading it; None where it is not the one noted."""
-    segment = Segment(
-        runtime.disk,
-        open_files,
-        folder,
+    log = Log(runtime, open_files, tp, folder, settings)
+    segment = log.segments.opened(
         note.base_offset,
-        size=note.size,
+        note.size,
         index_interval_bytes=settings.index_interval_bytes,
         created_ms=note.mtime_ms,
         sealed=False,
     )
-    log_file = segment.path(segments.LOG_SUFFIX)
+    log_file = segment.path(LOG_SUFFIX)
     try:
         is_same = runtime.disk.size_and_mtime_ms(log_file) == (note.size, note.mtime_ms)
         topic_id, snapshot = bytes.fromhex(note.topic_id), bytes.fromhex(note.producers)
@@ -126,8 +124,8 @@ def load_noted(
         return None
     if not is_same or start_offset > note.end_offset:
         return None
-    log = Log(runtime, open_files, tp, folder, settings, topic_id=topic_id)
-    log.add_segment(segment)
+    log.topic_id = topic_id
+    log.segments.add(segment)
     log.start_offset = max(start_offset, note.base_offset)
     log.end_offset = log.recovery_point = note.end_offset
     segment.adopt_bounds_in_time(

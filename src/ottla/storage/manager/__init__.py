@@ -1,0 +1,1 @@
+"""All logs of a broker over its data folders: loading, creating, deleting, and regular work."""

@@ -12,15 +12,14 @@ from ottla.errors import KafkaError, OttlaError
 from ottla.runtime import Disk, Runtime
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import CheckpointDamaged
-from ottla.storage.compaction.plan import NEVER_CLEANED
 from ottla.storage.log import recovery, small_logs
-from ottla.storage.log.log import Log
-from ottla.storage.log.open_files import OpenFiles
+from ottla.storage.log.log import NEVER_CLEANED, Log
 from ottla.storage.manager.dir_lock import HeldLock
-from ottla.storage.settings import LogSettings
+from ottla.storage.segment.open_files import OpenFiles
+from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 _MAX_NAME = 255
@@ -30,7 +29,7 @@ _MAX_PARTITION = 0x7FFFFFFF
 
 
 class StrangeFolder(OttlaError):
-    """A sub-folder of a data folder that is no partition's."""
+    """A sub-folder of a data folder that is not a partition's."""
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:
@@ -97,7 +96,7 @@ class DataDir:
     def _disk(self) -> Disk:
         return self._runtime.disk
 
-    def load(self, open_files: OpenFiles, settings_of: Callable[[str], LogSettings]) -> Found:
+    def load(self, open_files: OpenFiles, settings_of: Callable[[str], LogConfig]) -> Found:
         """Everything in the folder. Blocking; raises OSError."""
         clean_marker = self.path / checkpoints.CLEAN_SHUTDOWN
         clean = self._disk.exists(clean_marker)
@@ -169,7 +168,7 @@ class DataDir:
         except FileNotFoundError:
             return {}
         except (OSError, CheckpointDamaged) as error:
-            _logger.warning("%s: %s", path, error)
+            logger.warning("%s: %s", path, error)
             return {}
 
     def _read_or_empty(self, name: str) -> dict[TopicPartition, int]:
@@ -182,7 +181,7 @@ class DataDir:
         try:
             return checkpoints.decode_offsets(self._disk.read_bytes(path))
         except (OSError, CheckpointDamaged) as error:
-            _logger.warning("%s is not used: %s", path, error)
+            logger.warning("%s is not used: %s", path, error)
             return {}
 
     def high_watermarks(self, logs: Iterable[Log]) -> dict[TopicPartition, int]:

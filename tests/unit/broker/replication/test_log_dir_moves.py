@@ -194,5 +194,5 @@ async def test_what_cannot_be_moved(two_folders: None, brokers: MakeBrokers) -> 
     assert await move(broker, target.parent) is ErrorCode.LOG_DIR_NOT_FOUND
     broker.order(0, 1, replicas=[0])
     assert broker.log.data_dir == target  # it was remembered
-    broker.log_manager.dir_failed(target, OSError("broken"))
+    broker.log_manager.dirs.failed(target, OSError("broken"))
     assert await move(broker, target) is ErrorCode.KAFKA_STORAGE_ERROR

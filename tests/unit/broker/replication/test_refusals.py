@@ -11,7 +11,7 @@ from ottla.broker.replication.partition import Partition as RealPartition
 from ottla.broker.replication.refusals import GAP_MS, KEPT_MS, MOST_KEPT, Refusals
 from ottla.broker.requests.direct_produce import DirectProduce
 from ottla.errors import ErrorCode
-from ottla.storage.log.producer_state import MAX_SEQUENCE, ProducerBatch, ProducerState
+from ottla.storage.producers.state import MAX_SEQUENCE, ProducerBatch, ProducerState
 from ottla.types import TopicPartition
 from ottla.wire import records
 from tests.support.broker.produce_requests import produce_frame, produce_request

@@ -12,7 +12,8 @@ import pytest
 from ottla.cli import main as cli_main
 from ottla.cli.configs.options import parse_added, parse_deleted
 from ottla.client.admin import client as admin_module
-from ottla.client.admin.client import (
+from ottla.client.admin.quotas import QuotaEntity
+from ottla.client.admin.types import (
     ClusterDescription,
     ConfigEdit,
     ConfigItem,
@@ -20,7 +21,6 @@ from ottla.client.admin.client import (
     ConfigResource,
     TopicListing,
 )
-from ottla.client.admin.quotas import QuotaEntity
 from ottla.client.cluster import Node
 from ottla.config.definitions import ConfigSource, ConfigType, Synonym
 from ottla.errors import ErrorCode, KafkaError

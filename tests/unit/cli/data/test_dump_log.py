@@ -21,7 +21,7 @@ from ottla.coordinator.groups.records import (
 from ottla.runtime import Runtime, SystemClock, SystemDisk, SystemNetwork
 from ottla.storage.append.checks import Origin
 from ottla.storage.log.log import Log
-from ottla.storage.log.open_files import OpenFiles
+from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 from ottla.wire import messages as m

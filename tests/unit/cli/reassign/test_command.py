@@ -11,7 +11,7 @@ import pytest
 
 from ottla.cli import main as cli_main
 from ottla.client.admin import client as admin_module
-from ottla.client.admin.client import ConfigEdit, ConfigOperation, ConfigResource, Reassignment
+from ottla.client.admin.types import ConfigEdit, ConfigOperation, ConfigResource, Reassignment
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition, TopicPartitionReplica
 from tests.support.cli.partition_stand_in import PartitionStandIn

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.cli.reassign import plan as reassign_plan
 from ottla.cli.reassign.plan import Move, Plan, ReassignmentError
-from ottla.client.admin.client import Reassignment
+from ottla.client.admin.types import Reassignment
 from ottla.types import TopicPartition, TopicPartitionReplica
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

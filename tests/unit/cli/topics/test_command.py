@@ -10,7 +10,7 @@ import pytest
 
 from ottla.cli import main as cli_main
 from ottla.client.admin import client as admin_module
-from ottla.client.admin.client import (
+from ottla.client.admin.types import (
     ClusterDescription,
     ConfigItem,
     ConfigResource,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.client.admin.client import (
-    Admin,
+from ottla.client.admin.client import Admin
+from ottla.client.admin.types import (
     ConfigEdit,
     ConfigOperation,
     ConfigResource,

@@ -1,19 +1,19 @@
-"""The session's settings and the lag in a progress report; nothing here starts Spark."""
+"""The session's settings; nothing here starts Spark."""
 
-import json
+import importlib
 import os
+import pkgutil
 import sys
 import zipfile
 from types import SimpleNamespace
 
 import pytest
 
-from ottla.spark import progress
+import ottla.spark
 from ottla.spark import session as start_session
+from ottla.spark.launch import session as session_module
 from ottla.spark.launch.session import SparkMissing, missing_reason
 
-# In its package the function of that name hides the module.
-MODULE = sys.modules["ottla.spark.launch.session"]
 WORKER_PYTHON = "/cache/python"
 
 
@@ -39,8 +39,8 @@ class Builder:
 def no_jvm(monkeypatch):
     module = SimpleNamespace(SparkSession=SimpleNamespace(builder=Builder()))
     monkeypatch.setitem(sys.modules, "pyspark.sql", module)
-    monkeypatch.setattr(MODULE, "missing_reason", lambda: None)
-    monkeypatch.setattr(MODULE, "worker_python", lambda: WORKER_PYTHON)
+    monkeypatch.setattr(session_module, "missing_reason", lambda: None)
+    monkeypatch.setattr(session_module, "worker_python", lambda: WORKER_PYTHON)
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JAVA_HOME", "/any")
@@ -87,31 +87,24 @@ def test_executors_of_a_cluster_are_sent_the_package(no_jvm):
     own, package = settings["spark.files"].split(",")
     assert own == "/data/model.bin"
     assert settings[path] == "ottla.zip:/opt/lib", "ours is found first"
-    assert {"ottla/spark/source/data_source.py", "pyspark_ottla/__init__.py"} <= set(
+    assert {"ottla/spark/data_source.py", "pyspark_ottla/__init__.py"} <= set(
         zipfile.ZipFile(package).namelist()
     )
 
 
 def test_the_connector_only_when_asked_for(no_jvm, monkeypatch):
-    monkeypatch.setattr(MODULE, "connector_settings", lambda: {"spark.jars": "a.jar"})
+    monkeypatch.setattr(session_module, "connector_settings", lambda: {"spark.jars": "a.jar"})
     assert start_session(kafka_connector=True)["spark.jars"] == "a.jar"
 
 
 def test_what_is_missing_is_said(monkeypatch):
-    monkeypatch.setattr(MODULE, "java", lambda: None)
+    monkeypatch.setattr(session_module, "java", lambda: None)
     assert "Java 17" in missing_reason()
     with pytest.raises(SparkMissing, match="Java 17"):
         start_session()
 
 
-def offsets(**partitions):
-    return {"t": {"id": "x", "partitions": partitions}}
-
-
-def test_lag_is_what_was_there_and_not_read():
-    ours = {
-        "endOffset": offsets(**{"0": 5, "1": 7}),
-        "latestOffset": json.dumps(offsets(**{"0": 9, "1": 7, "2": 3})),
-    }
-    kafka = {"endOffset": {"t": {"0": 5}}, "latestOffset": {"t": {"0": 9}}}
-    assert progress.lag({"sources": [ours, kafka, {"endOffset": None}]}) == 4 + 3
+def test_no_module_stands_in_the_way_of_the_function_that_users_import():
+    for module in pkgutil.walk_packages(ottla.spark.__path__, "ottla.spark."):
+        importlib.import_module(module.name)
+    assert ottla.spark.session is session_module.session

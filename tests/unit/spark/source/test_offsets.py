@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.spark.errors import OffsetError
+from ottla.spark.kafka import TopicNow
 from ottla.spark.options import EARLIEST, LATEST, Bound
 from ottla.spark.source import offsets as o
 from ottla.types import TopicPartition
@@ -15,7 +16,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 def now(topic_id, *partitions):
-    return o.TopicNow(topic_id, frozenset(partitions))
+    return TopicNow(topic_id, frozenset(partitions))
 
 
 @given(

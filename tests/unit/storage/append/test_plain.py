@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.storage.append.plain import append_plain
 from ottla.storage.log.log import Log
 from ottla.wire import records
 from ottla.wire.checksum import crc32c
@@ -27,8 +26,8 @@ def content(log: Log) -> tuple[object, ...]:
     active = log.active
     return (
         bytes(active.file().read_at(active.size, 0)),
-        active.index_entries(),
-        (active.max_timestamp, active.max_timestamp_offset, active.first_timestamp),
+        active.indexes().entry_counts(),
+        (active.max_timestamp, active.indexes().max_timestamp_offset, active.first_timestamp),
         (log.end_offset, log.producers.map_end_offset, log.epochs.entries()),
         log.producers.encode_snapshot(),
         [log.bytes_between(offset, log.end_offset) for offset in range(log.end_offset)],
@@ -52,7 +51,7 @@ def test_the_log_is_the_one_of_single_appends(tmp_path: Path) -> None:
         firsts = [
             wanted.append_as_leader(memoryview(bytearray(b)), 4).first_offset for b in batches
         ]
-        assert append_plain(log, batches, 4) == firsts
+        assert log.append_plain(batches, 4) == firsts
         assert content(log) == content(wanted)
     assert content(reopen(log))[0] == content(wanted)[0]
     assert reopen(log).end_offset == wanted.end_offset
@@ -94,8 +93,8 @@ def test_it_ends_before_the_first_batch_that_is_unusual(
     log = new_log(tmp_path, settings(max_message_bytes=1500))
     log.append_as_leader(batch(producer=(5, 0, 0)), 1)
     unchanged = bytes(unusual)
-    assert append_plain(log, [unusual], 1) == []
-    assert append_plain(log, [batch(2), batch(), unusual, batch()], 1) == [1, 3]
+    assert log.append_plain([unusual], 1) == []
+    assert log.append_plain([batch(2), batch(), unusual, batch()], 1) == [1, 3]
     assert log.end_offset == 4
     assert bytes(unusual) == unchanged
 
@@ -104,7 +103,7 @@ def test_a_wrong_checksum_ends_it(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     wrong = batch()
     wrong[-1] ^= 1
-    assert append_plain(log, [batch(), wrong], 0) == [0]
+    assert log.append_plain([batch(), wrong], 0) == [0]
 
 
 @pytest.mark.parametrize(
@@ -125,21 +124,21 @@ def test_topics_that_ask_for_more_and_new_segments_are_left(
     log.append_as_leader(batch(), 0)
     later = batch(timestamp=START_MS + 100)
     unchanged = bytes(later)
-    assert append_plain(log, [later], 0) == []
+    assert log.append_plain([later], 0) == []
     assert bytes(later) == unchanged and log.end_offset == 1
 
 
 def test_a_segment_without_times_is_left(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     log.append_as_leader(batch(timestamp=-1, step_ms=0), 0)
-    assert append_plain(log, [batch()], 0) == []
+    assert log.append_plain([batch()], 0) == []
 
 
 def test_sequences_go_on_inside_of_an_append(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     first, second = batch(3, producer=(5, 0, 0)), batch(2, producer=(5, 0, 3))
     again = batch(2, producer=(5, 0, 3))
-    assert append_plain(log, [first, second, again], 0) == [0, 3]
+    assert log.append_plain([first, second, again], 0) == [0, 3]
     assert log.append_as_leader(again, 0) == (3, 4, START_MS + 1, True)
 
 
@@ -147,7 +146,7 @@ def test_what_the_disk_refuses_has_not_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = new_log(tmp_path)
-    append_plain(log, [batch(producer=(5, 0, 0))], 0)
+    log.append_plain([batch(producer=(5, 0, 0))], 0)
     before = content(log)
 
     def full(*_: object) -> int:
@@ -156,9 +155,9 @@ def test_what_the_disk_refuses_has_not_happened(
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwritev", full)
         with pytest.raises(OSError, match="No space"):
-            append_plain(log, [batch(producer=(5, 0, 1)), batch(producer=(5, 0, 2))], 0)
+            log.append_plain([batch(producer=(5, 0, 1)), batch(producer=(5, 0, 2))], 0)
     assert content(log) == before
-    assert append_plain(log, [batch(producer=(5, 0, 1)), batch(producer=(5, 0, 2))], 0) == [1, 2]
+    assert log.append_plain([batch(producer=(5, 0, 1)), batch(producer=(5, 0, 2))], 0) == [1, 2]
 
 
 @pytest.mark.parametrize("taken", [0, 1, 90, 200])
@@ -166,11 +165,11 @@ def test_a_write_that_takes_a_part_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:
     log, wanted = new_log(tmp_path / "log"), new_log(tmp_path / "wanted")
-    append_plain(wanted, [batch(), batch(3)], 0)
+    wanted.append_plain([batch(), batch(3)], 0)
 
     def part(fd: int, parts: list[memoryview], position: int) -> int:
         return os.pwrite(fd, b"".join(parts)[:taken], position)
 
     monkeypatch.setattr(os, "pwritev", part)
-    append_plain(log, [batch(), batch(3)], 0)
+    log.append_plain([batch(), batch(3)], 0)
     assert content(log) == content(wanted)

@@ -11,8 +11,8 @@ import pytest
 from ottla.config.broker import BrokerConfig
 from ottla.runtime import SystemDisk
 from ottla.storage.compaction import plan
-from ottla.storage.log.segment import rebuild_indexes
 from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.segment.sparse_indexes import rebuild
 from ottla.wire import records
 from tests.support.storage.cleaner_helpers import DAY_MS, START_MS, Rig, age, compacted
 from tests.support.storage.log_helpers import TP, all_offsets, batch, reopen, runtime
@@ -233,7 +233,7 @@ async def test_aborted_records_go_and_do_not_supersede(tmp_path: Path) -> None:
         await rig.cleaner.clean_next()
     markers = [header.base_offset for header, _ in rig.batches() if header.is_control]
     assert 3 not in markers and 1 in markers
-    assert all(not segment.aborted() for segment in rig.log.segments)
+    assert all(not segment.transactions.aborted() for segment in rig.log.segments)
 
 
 async def test_a_marker_in_a_later_segment_is_known(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ async def test_an_earlier_abort_of_its_producer_does_not_bring_a_deleted_key_bac
     rig.seal()
     await rig.cleaner.clean_next()
     # The abort is still in the index of what is clean, its marker before all that is dirty.
-    assert any(segment.aborted() for segment in rig.log.segments)
+    assert any(segment.transactions.aborted() for segment in rig.log.segments)
     await transactional(rig, None, commit=True, key=b"k")
     rig.seal()
     for number in range(4):
@@ -285,7 +285,7 @@ async def test_a_kill_at_any_step_of_the_swap_leaves_log_and_indexes_that_agree(
     age(rig.log, DAY_MS)
     await transactional(rig, b"kept", commit=True, key=b"b")
     rig.seal()
-    assert any(segment.aborted() for segment in rig.log.segments)
+    assert any(segment.transactions.aborted() for segment in rig.log.segments)
     wanted = {key: value for _, key, value in rig.contents()}
     copies: list[Path] = []
     rename = SystemDisk.rename
@@ -298,7 +298,7 @@ async def test_a_kill_at_any_step_of_the_swap_leaves_log_and_indexes_that_agree(
     monkeypatch.setattr(SystemDisk, "rename", rename_and_copy)
     await rig.cleaner.clean_next()
     monkeypatch.undo()
-    assert not any(segment.aborted() for segment in rig.log.segments)
+    assert not any(segment.transactions.aborted() for segment in rig.log.segments)
     end_offset = rig.log.end_offset
     assert len(copies) > 10
     for rig.log.folder in copies:
@@ -308,9 +308,11 @@ async def test_a_kill_at_any_step_of_the_swap_leaves_log_and_indexes_that_agree(
         markers = {header.base_offset for header, _ in rig.batches() if header.is_control}
         for segment in rig.log.segments:
             # One without its marker would hide all that the producer wrote later.
-            assert markers.issuperset(entry.last_offset for entry in segment.aborted())
-            written = segment.index_entries()
-            rebuilt = rebuild_indexes(segment)
+            assert markers.issuperset(entry.last_offset for entry in segment.transactions.aborted())
+            written = segment.indexes().entry_counts()
+            rebuilt = rebuild(
+                segment.file(), segment.base_offset, segment.size, segment.index_interval_bytes
+            )
             assert written == (len(rebuilt[0]), len(rebuilt[1]))
 
 
@@ -321,11 +323,11 @@ def test_neighbours_are_merged_up_to_the_segment_size(tmp_path: Path) -> None:
     groups = plan.group_segments(rig.log, parts, rig.log.active.base_offset)
     assert [part for group in groups for part in group] == parts
     assert all(len(group) == 1 for group in groups)
-    rig.log.settings = compacted(segment_bytes=1000)
+    rig.log.use_settings(compacted(segment_bytes=1000))
     groups = plan.group_segments(rig.log, parts, rig.log.active.base_offset)
     assert all(sum(part.size for part in group) <= 1000 for group in groups)
     assert max(len(group) for group in groups) == 2
-    rig.log.settings = compacted(segment_bytes=1000, segment_index_bytes=8)
+    rig.log.use_settings(compacted(segment_bytes=1000, segment_index_bytes=8))
     assert START_MS  # index entries count as well
     groups = plan.group_segments(rig.log, parts, rig.log.active.base_offset)
     assert all(len(group) == 1 for group in groups)

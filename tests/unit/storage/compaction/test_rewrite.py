@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.storage.log import lookup, segment_files
+from ottla.storage.log import lookup
 from ottla.storage.log.leader_epochs import LeaderEpochs
+from ottla.storage.segment import renamed_files
 from ottla.wire import records
 from tests.support.storage.cleaner_helpers import DAY_MS, START_MS, Rig, age, compacted
 from tests.support.storage.log_helpers import reopen
@@ -208,7 +209,7 @@ async def test_a_crash_between_swap_and_the_end_is_completed_at_the_next_start(
         swapped.append(rig.names(".swap"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ottla.storage.log.log.complete_swap", die)
+    monkeypatch.setattr("ottla.storage.log.segments.complete_swap", die)
     with pytest.raises(KeyboardInterrupt):
         await rig.cleaner.clean_next()
     assert swapped[0] and rig.names(".swap") == swapped[0]
@@ -223,6 +224,6 @@ async def test_work_in_progress_is_thrown_away_at_a_start(tmp_path: Path) -> Non
     for number in range(20):
         rig.append([(b"k", b"%d" % number)])
     found = rig.contents()
-    (rig.log.folder / ("0" * 20 + ".log" + segment_files.CLEANED_SUFFIX)).write_bytes(b"half")
+    (rig.log.folder / ("0" * 20 + ".log" + renamed_files.CLEANED_SUFFIX)).write_bytes(b"half")
     rig.log = reopen(rig.log)
     assert rig.contents() == found and rig.names(".cleaned") == []

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.log import segment as segments
 from ottla.storage.log.log import Log
 from ottla.storage.log.lookup import offset_at_or_after, offset_of_max_timestamp
-from ottla.storage.log.open_files import OpenFiles
+from ottla.storage.segment.open_files import OpenFiles
+from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET
 from ottla.wire import records
 from tests.support.storage.log_helpers import (
     START_MS,
@@ -116,7 +116,7 @@ def test_index_files_are_what_kafka_expects(tmp_path: Path) -> None:
     log = new_log(tmp_path, settings(segment_bytes=8000, index_interval_bytes=300))
     for number in range(300):
         log.append_as_leader(batch(1 + number % 3, timestamp=START_MS + number * 7 % 500), 0)
-    log.active.write_indexes()
+    log.active.indexes().write()
     assert check_index_files(log) > 50
 
 
@@ -126,7 +126,7 @@ def test_a_follower_indexes_every_batch_of_an_append(tmp_path: Path) -> None:
         leader.append_as_leader(batch(2, timestamp=START_MS + number), 1)
     follower = new_log(tmp_path / "b", settings(index_interval_bytes=200, segment_bytes=3000))
     follower.append_as_follower(leader.read(0, 1 << 20, leader.end_offset, min_one_batch=True))
-    follower.active.write_indexes()
+    follower.active.indexes().write()
     assert all_offsets(follower) == all_offsets(leader)
     assert follower.epochs.entries() == leader.epochs.entries()
     assert len(follower.segments) > 1
@@ -273,6 +273,6 @@ def test_each_segment_begins_with_a_snapshot_also_after_a_gap(tmp_path: Path) ->
     snapshots = sorted(path.name for path in log.folder.glob("*.snapshot"))
     assert snapshots == ["00000000000000000001.snapshot", "00000000000000000011.snapshot"]
     # An offset index has no room for more than this.
-    far = log.end_offset + segments.MAX_RELATIVE_OFFSET + 1
+    far = log.end_offset + MAX_RELATIVE_OFFSET + 1
     log.append_as_follower(memoryview(records.build_batch(items, base_offset=far)))
     assert log.active.base_offset == far

@@ -130,7 +130,7 @@ def test_zeros_after_a_power_loss_are_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["missing", "odd size", "beyond the log", "backwards"])
 def test_a_damaged_index_is_rebuilt(tmp_path: Path, damage: str) -> None:
     log = filled(tmp_path)
-    log.active.write_indexes()
+    log.active.indexes().write()
     log.release()
     for segment in log.segments:
         index, times = segment.path(".index"), segment.path(".timeindex")
@@ -151,7 +151,7 @@ def test_a_damaged_index_is_rebuilt(tmp_path: Path, damage: str) -> None:
 
 def test_a_preallocated_index_of_kafka_is_read(tmp_path: Path) -> None:
     log = filled(tmp_path)
-    log.active.write_indexes()
+    log.active.indexes().write()
     for suffix in (".index", ".timeindex"):
         path = log.active.path(suffix)
         path.write_bytes(path.read_bytes() + bytes(24 * 10))
@@ -160,7 +160,7 @@ def test_a_preallocated_index_of_kafka_is_read(tmp_path: Path) -> None:
 
 def test_a_clean_log_is_loaded_without_reading_old_segments(tmp_path: Path) -> None:
     log = filled(tmp_path)
-    log.active.write_indexes()
+    log.active.indexes().write()
     log.write_epochs()
     log.write_snapshot()
     for segment in log.segments[:-1]:
@@ -177,7 +177,7 @@ def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(
     tmp_path: Path, clean: bool
 ) -> None:
     log = filled(tmp_path)
-    log.active.write_indexes()
+    log.active.indexes().write()
     log.write_epochs()
     log.write_snapshot()
     again = reopen(log, clean=clean, recovery_point=60)
@@ -193,7 +193,7 @@ def test_batches_of_another_epoch_are_not_recalled(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for epoch, sequence in ((0, 0), (1, 0), (1, 1)):
         log.append_as_leader(batch(producer=(7, epoch, sequence)), 0)
-    log.active.write_indexes()
+    log.active.indexes().write()
     log.write_snapshot()
     producer = reopen(log, clean=True).producers.get(7)
     assert producer is not None

@@ -16,8 +16,8 @@ from ottla.storage import checkpoints
 from ottla.storage.log import retention
 from ottla.storage.log.log import Log
 from ottla.storage.log.lookup import offset_at_or_after
-from ottla.storage.log.open_files import OpenFiles
 from ottla.storage.log.recovery import load_log
+from ottla.storage.segment.open_files import OpenFiles
 from tests.support.storage.cleaner_helpers import Rig
 from tests.support.storage.log_helpers import (
     START_MS,
@@ -40,7 +40,7 @@ def filled(path: Path) -> Log:
         log.append_as_leader(batch(timestamp=START_MS + number, producer=(7, 0, number)), 1)
     assert [segment.base_offset for segment in log.segments] == [0, 20, 40]
     log.set_high_watermark(60)
-    log.active.write_indexes()
+    log.active.indexes().write()
     log.write_snapshot()
     log.write_epochs()
     log.release()
@@ -101,7 +101,7 @@ def test_a_wrong_time_index_deletes_nothing(
     tmp_path: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(tmp_path)
-    log.settings = settings(segment_bytes=1810, index_interval_bytes=200, retention_ms=1000)
+    log.use_settings(settings(segment_bytes=1810, index_interval_bytes=200, retention_ms=1000))
     times = log.segments[0].path(".timeindex")
     sound = times.read_bytes()
     damage(times)
@@ -160,7 +160,7 @@ def test_an_old_record_after_a_restart_does_not_age_the_segment(
 ) -> None:
     """Retention would delete the newer ones with it."""
     log = filled(tmp_path)
-    log.settings = settings(retention_ms=DAY_MS)
+    log.use_settings(settings(retention_ms=DAY_MS))
     again = reopen(log, clean=clean)
     again.append_as_leader(batch(timestamp=START_MS - 9 * DAY_MS), 1)
     again.set_high_watermark(61)

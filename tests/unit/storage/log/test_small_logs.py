@@ -37,12 +37,12 @@ async def stopped_with_records(folder: Path, count: int = 5) -> None:
     log.append_as_leader(batch(count, producer=PRODUCER), 2)
     log.append_as_leader(batch(1), 4)
     log.set_high_watermark(count)
-    await logs.checkpoint_high_watermarks()
+    await logs.checkpoints.write_high_watermarks()
     await logs.shutdown()
 
 
 async def started(folder: Path, disk: Disk | None = None) -> tuple[LogManager, Log]:
-    logs = manager(folder, disk)
+    logs = manager(folder, disk=disk)
     await logs.start()
     log = logs.get(A)
     assert log is not None
@@ -200,7 +200,7 @@ async def test_epochs_of_a_noted_log_survive_a_crash_after_more_records(tmp_path
     await stopped_with_records(tmp_path)
     logs, log = await started(tmp_path)
     log.append_as_leader(batch(1), 6)
-    for data_dir in logs._dirs.values():
+    for data_dir in logs.dirs:
         assert data_dir.lock is not None
         data_dir.lock.release()
     again, log = await started(tmp_path)
@@ -260,7 +260,7 @@ class UnsyncableDisk(SystemDisk):
 
 
 async def test_a_stop_that_cannot_sync_leaves_no_marker(tmp_path: Path) -> None:
-    logs = manager(tmp_path, UnsyncableDisk())
+    logs = manager(tmp_path, disk=UnsyncableDisk())
     await logs.start()
     logs.get_or_create(A, topic_id=TOPIC_ID).append_as_leader(batch(3), 1)
     await logs.shutdown()
@@ -285,7 +285,7 @@ class StuckDisk(SystemDisk):
         time.sleep(600)
 
 async def main():
-    logs = manager(Path(sys.argv[1]), StuckDisk())
+    logs = manager(Path(sys.argv[1]), disk=StuckDisk())
     await logs.start()
     for number in range(150):
         tp = TopicPartition(f"t{number}", 0)
@@ -328,7 +328,7 @@ async def test_a_power_cut_after_a_clean_stop_takes_nothing(seed: int) -> None:
     host = SimDisk(str(seed), lambda: START_MS)
     folder = Path("/data")
     disk = ProcessDisk(host, lambda: True)
-    logs = manager(folder, disk)
+    logs = manager(folder, disk=disk)
     await logs.start()
     disk.sync_dir(Path("/"))
     big = logs.get_or_create(TopicPartition("big", 0), topic_id=TOPIC_ID)
@@ -337,7 +337,7 @@ async def test_a_power_cut_after_a_clean_stop_takes_nothing(seed: int) -> None:
     small.append_as_leader(batch(5, producer=PRODUCER), 2)
     small.append_as_leader(batch(1), 4)
     small.set_high_watermark(5)
-    await logs.checkpoint_high_watermarks()
+    await logs.checkpoints.write_high_watermarks()
     await logs.shutdown()
     host.power_cut()
     alive = True

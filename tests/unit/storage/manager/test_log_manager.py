@@ -1,58 +1,26 @@
 from __future__ import annotations
 
-import asyncio
-import random
 import shutil
 from pathlib import Path
 
 import pytest
 
-from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError, OttlaError
-from ottla.runtime import File, Runtime, SystemDisk, SystemNetwork
+from ottla.runtime import File, SystemDisk
 from ottla.storage import checkpoints
 from ottla.storage.log.small_logs import SMALL_LOG_BYTES
 from ottla.storage.manager.data_dir import (
-    DataDir,
     StrangeFolder,
     deletion_name,
     is_deletion_name,
-    parse_folder_name,
 )
 from ottla.storage.manager.dir_lock import DirInUse
-from ottla.storage.manager.identity import (
-    ForeignData,
-    Identity,
-    check_identity,
-    read_identity,
-    write_identity,
-)
 from ottla.storage.manager.log_manager import LogManager
-from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
-from tests.support.storage.log_helpers import START_MS, ManualClock, all_offsets, batch
+from tests.support.storage.log_helpers import ManualClock, all_offsets, batch
+from tests.support.storage.log_managers import TOPIC_ID, manager
 
 A, B, C = TopicPartition("a", 0), TopicPartition("b.c-d", 1), TopicPartition("c", 2)
-TOPIC_ID = bytes(range(16))
-
-
-def manager(
-    *folders: Path,
-    clock: ManualClock | None = None,
-    disk: SystemDisk | None = None,
-    **topic: object,
-) -> LogManager:
-    config = BrokerConfig.from_properties(
-        {
-            "broker.id": "1",
-            "zookeeper.connect": "localhost:2181",
-            "log.dirs": ",".join(str(folder) for folder in folders),
-        }
-    )
-    runtime = Runtime(
-        clock or ManualClock(), random.Random(3), SystemNetwork(), disk or SystemDisk()
-    )
-    return LogManager(runtime, config, lambda _: LogConfig(**topic))  # type: ignore[arg-type]
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
@@ -65,7 +33,7 @@ async def test_a_clean_stop_is_marked_and_loaded_without_recovery(tmp_path: Path
     log = logs.get_or_create(A, topic_id=TOPIC_ID)
     log.append_as_leader(batch(5, value=b"v" * SMALL_LOG_BYTES), 2)
     log.set_high_watermark(4)
-    await logs.checkpoint_high_watermarks()
+    await logs.checkpoints.write_high_watermarks()
     await logs.shutdown()
     assert (tmp_path / checkpoints.CLEAN_SHUTDOWN).exists()
     assert (tmp_path / checkpoints.RECOVERY_POINTS).read_text() == "0\n1\na 0 5\n"
@@ -120,10 +88,10 @@ async def test_a_deleted_log_is_renamed_at_once_and_removed_later(tmp_path: Path
     (renamed,) = matching(tmp_path, "*-delete")
     assert is_deletion_name(renamed.name) and renamed.name.startswith("b.c-d-1.")
     assert logs.get_or_create(B).end_offset == 0
-    await logs.remove_due()
+    await logs.removals.remove_due()
     assert renamed.exists()
     clock.ms += 60_000
-    await logs.remove_due()
+    await logs.removals.remove_due()
     assert not renamed.exists()
     await logs.shutdown()
 
@@ -139,9 +107,9 @@ async def test_checkpoints_of_a_deleted_log_do_not_hold_for_the_next_of_its_name
     log.append_as_leader(batch(100), 0)
     log.set_high_watermark(100)
     log.advance_start_offset(90)
-    await logs.flush(log)
-    await logs.checkpoint_high_watermarks()
-    await logs.checkpoint_offsets()
+    await logs.flusher.flush(log)
+    await logs.checkpoints.write_high_watermarks()
+    await logs.checkpoints.write_offsets()
     logs.delete(A)
     if killed_between:
         kill(logs)
@@ -160,20 +128,9 @@ async def test_checkpoints_of_a_deleted_log_do_not_hold_for_the_next_of_its_name
 
 def kill(logs: LogManager) -> None:
     """Leaves everything as it is; the locks go with a process."""
-    for task in logs._tasks:
+    for task in logs._tasks._running:
         task.cancel()
-    logs._release_locks()
-
-
-async def test_a_checkpoint_that_was_overtaken_is_not_written(tmp_path: Path) -> None:
-    folder = DataDir(
-        Runtime(ManualClock(), random.Random(1), SystemNetwork(), SystemDisk()), tmp_path
-    )
-    first, second = folder.order(), folder.order()
-    folder.write(checkpoints.LOG_STARTS, {A: 2}, second)
-    folder.write(checkpoints.LOG_STARTS, {A: 1}, first)
-    text = (tmp_path / checkpoints.LOG_STARTS).read_bytes()
-    assert checkpoints.decode_offsets(text) == {A: 2}
+    logs.dirs.release_locks()
 
 
 async def test_a_deletion_cut_short_is_finished_after_a_restart(tmp_path: Path) -> None:
@@ -183,7 +140,7 @@ async def test_a_deletion_cut_short_is_finished_after_a_restart(tmp_path: Path) 
     await logs.start()
     assert list(logs.logs()) == []
     clock.ms += 60_000
-    await logs.remove_due()
+    await logs.removals.remove_due()
     assert not matching(tmp_path, "*-delete")
     await logs.shutdown()
 
@@ -260,7 +217,7 @@ async def test_a_failing_folder_goes_offline_and_the_others_go_on(tmp_path: Path
     logs = manager(tmp_path / "x", tmp_path / "y", disk=disk)
     await logs.start()
     lost: list[list[TopicPartition]] = []
-    logs.add_dir_failure_listener(lambda _, partitions: lost.append(partitions))
+    logs.dirs.add_failure_listener(lambda _, partitions: lost.append(partitions))
     first = logs.get_or_create(A)
     disk.broken = first.data_dir
     other = logs.get_or_create(B)
@@ -268,7 +225,7 @@ async def test_a_failing_folder_goes_offline_and_the_others_go_on(tmp_path: Path
     third = logs.get_or_create(C)  # the least loaded folder fails, so the other one is taken
     assert third.data_dir == other.data_dir
     assert lost == [[A]] and logs.get(A) is None
-    assert logs.offline_dirs() == [first.data_dir]
+    assert logs.dirs.offline() == [first.data_dir]
     with pytest.raises(KafkaError) as raised:
         logs.get_or_create(A, is_new=False)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -295,176 +252,8 @@ async def test_a_broker_starts_with_damaged_checkpoints(tmp_path: Path, text: st
     await logs.start()
     again = logs.get(A)
     assert again is not None and all_offsets(again) == list(range(20))
-    assert again.high_watermark == 0 and not logs.offline_dirs()
+    assert again.high_watermark == 0 and not logs.dirs.offline()
     await logs.shutdown()
-
-
-async def test_a_flush_moves_the_recovery_point_unless_the_log_was_cut(tmp_path: Path) -> None:
-    logs = manager(tmp_path)
-    await logs.start()
-    log = logs.get_or_create(A, topic_id=TOPIC_ID)
-    log.append_as_leader(batch(3), 1)
-    assert log.recovery_point == 0 and log.unsynced
-    await logs.flush(log)
-    assert log.recovery_point == 3 and not log.unsynced and not log.epochs.dirty
-    assert (tmp_path / "a-0" / checkpoints.LEADER_EPOCHS).read_text() == "0\n1\n1 0\n"
-    log.append_as_leader(batch(3), 1)
-    task = asyncio.ensure_future(logs.flush(log))
-    await asyncio.sleep(0)
-    log.truncate_to(3)
-    log.append_as_leader(batch(5), 2)
-    await task
-    assert log.recovery_point == 3
-    await logs.shutdown()
-
-
-async def test_a_segment_sealed_during_the_flush_of_another_is_flushed_too(tmp_path: Path) -> None:
-    logs = manager(tmp_path, segment_bytes=400)
-    await logs.start()
-    log = logs.get_or_create(A)
-    log.append_as_leader(batch(3), 1)
-    log.roll()
-    await asyncio.sleep(0)  # that flush is under way and knows nothing of what follows
-    log.append_as_leader(batch(3), 1)
-    log.roll()
-    log.append_as_leader(batch(3), 1)
-    async with asyncio.timeout(60):
-        while log.recovery_point < 6:  # noqa: ASYNC110 - the flush has no event of its own
-            await asyncio.sleep(0.005)
-    assert log.recovery_point == 9, "the second flush took what was there at its beginning"
-    await logs.shutdown()
-
-
-async def test_retention_of_many_logs_lets_others_have_their_turn(tmp_path: Path) -> None:
-    clock = ManualClock()
-    logs = manager(tmp_path, clock=clock, retention_ms=10_000)
-    await logs.start()
-    many = [logs.get_or_create(TopicPartition("many", number)) for number in range(5)]
-    for log in many:
-        log.append_as_leader(batch(1, timestamp=START_MS), 0)
-        log.set_high_watermark(1)
-    clock.ms = START_MS + 30_000
-    work = asyncio.create_task(logs._housekeeping._delete_in_turns())
-    await asyncio.sleep(0)
-    assert [log.start_offset for log in many] == [1, 0, 0, 0, 0]
-    logs.delete(many[1].tp)
-    await work
-    assert [log.start_offset for log in many] == [1, 0, 1, 1, 1], "a log that is gone stays alone"
-    await logs.shutdown()
-
-
-async def test_retention_by_time_rolls_and_drops_even_the_active_segment(tmp_path: Path) -> None:
-    clock = ManualClock()
-    logs = manager(tmp_path, clock=clock, segment_bytes=400, retention_ms=10_000)
-    await logs.start()
-    log = logs.get_or_create(A)
-    for number in range(6):
-        log.append_as_leader(batch(2, timestamp=START_MS + number * 1000), 0)
-    last_base = log.active.base_offset
-    clock.ms = START_MS + 30_000
-    logs.delete_old_segments()
-    assert log.start_offset == 0, "nothing goes that consumers cannot have read"
-    log.set_high_watermark(log.end_offset)
-    logs.delete_old_segments()
-    assert (log.start_offset, log.end_offset, len(log.segments)) == (12, 12, 1)
-    assert last_base < 12
-    assert list((tmp_path / "a-0").glob("*.deleted"))
-    clock.ms += 60_000
-    await logs.remove_due()
-    assert not list((tmp_path / "a-0").glob("*.deleted"))
-    assert log.append_as_leader(batch(), 0).first_offset == 12
-    await logs.shutdown()
-
-
-async def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> None:
-    logs = manager(tmp_path, segment_bytes=400, retention_bytes=900, retention_ms=-1)
-    await logs.start()
-    log = logs.get_or_create(A)
-    for _ in range(20):
-        log.append_as_leader(batch(2), 0)
-    log.set_high_watermark(log.end_offset)
-    logs.delete_old_segments()
-    assert 900 <= log.size < 900 + 400
-    assert log.start_offset == log.segments[0].base_offset > 0
-    assert all_offsets(log) == list(range(log.start_offset, 40))
-    await logs.shutdown()
-
-
-async def test_segments_before_the_log_start_go_whatever_the_policy(tmp_path: Path) -> None:
-    logs = manager(tmp_path, segment_bytes=400, cleanup_policy=frozenset({"compact"}))
-    await logs.start()
-    log = logs.get_or_create(A)
-    for _ in range(10):
-        log.append_as_leader(batch(2), 0)
-    log.set_high_watermark(20)
-    logs.delete_old_segments()
-    assert log.segments[0].base_offset == 0
-    log.advance_start_offset(9)
-    logs.delete_old_segments()
-    assert log.segments[0].base_offset <= 9 < log.segments[1].base_offset
-    await logs.shutdown()
-    assert (tmp_path / checkpoints.LOG_STARTS).read_text() == "0\n1\na 0 9\n"
-
-
-def test_identity_files_and_their_conflicts(tmp_path: Path) -> None:
-    disk = SystemDisk()
-    x, y = tmp_path / "x", tmp_path / "y"
-    for folder in (x, y):
-        folder.mkdir()
-    assert read_identity(disk, [x, y]) == Identity(None, None)
-    write_identity(disk, [x, y], broker_id=4, cluster_id="cid", comment="now")
-    assert (x / "meta.properties").read_text() == (
-        "#\n#now\nbroker.id=4\nversion=0\ncluster.id=cid\n"
-    )
-    stored = read_identity(disk, [x, y])
-    assert stored == Identity(4, "cid")
-    check_identity(stored, broker_id=4, cluster_id="cid")
-    with pytest.raises(ForeignData, match=r"Configured broker.id 5 doesn't match stored"):
-        check_identity(stored, broker_id=5, cluster_id="cid")
-    with pytest.raises(ForeignData, match="wrong cluster"):
-        check_identity(stored, broker_id=4, cluster_id="other")
-    write_identity(disk, [y], broker_id=9, cluster_id="cid", comment="now")
-    with pytest.raises(ForeignData, match=r"not consistent across log\.dirs"):
-        read_identity(disk, [x, y])
-    (x / "meta.properties").write_text("version=1\nnode.id=1\n")
-    with pytest.raises(ForeignData, match="unexpected version"):
-        read_identity(disk, [x])
-    (tmp_path / "x" / checkpoints.META_PROPERTIES).write_text("version=0\nbroker.id=--5\n")
-    with pytest.raises(ForeignData, match="is not a number"):
-        read_identity(disk, [tmp_path / "x"])
-
-
-def test_folder_names() -> None:
-    assert parse_folder_name("a-b-3") == TopicPartition("a-b", 3)
-    for name in ("a", "-3", "a-", "a-x", "a-٣"):
-        assert parse_folder_name(name) is None
-    long = deletion_name(TopicPartition("t" * 249, 12), "0" * 32)
-    assert len(long) <= 255 and is_deletion_name(long)
-    assert not is_deletion_name("topic-delete-0")
-
-
-@pytest.mark.parametrize(
-    "text", ["1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "x\n", "0\n", "\xff"]
-)
-def test_damaged_checkpoints_are_noticed(text: str) -> None:
-    with pytest.raises(checkpoints.CheckpointDamaged):
-        checkpoints.decode_offsets(text.encode("latin-1"))
-
-
-def test_checkpoints_round_trip() -> None:
-    offsets = {A: 5, B: 0}
-    assert checkpoints.decode_offsets(checkpoints.encode_offsets(offsets)) == offsets
-    assert checkpoints.decode_offsets(b"") == {}
-    assert checkpoints.decode_epochs(checkpoints.encode_epochs([(0, 0), (3, 12)])) == [
-        (0, 0),
-        (3, 12),
-    ]
-    text = checkpoints.encode_partition_metadata(TOPIC_ID)
-    assert text == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
-    assert checkpoints.decode_partition_metadata(text) == TOPIC_ID
-    assert checkpoints.decode_partition_metadata(b"") is None
-    with pytest.raises(checkpoints.CheckpointDamaged):
-        checkpoints.decode_partition_metadata(b"version: 0\ntopic_id: " + b"A" * 22)
 
 
 async def test_many_logs_are_created_ahead_and_spread(tmp_path: Path) -> None:

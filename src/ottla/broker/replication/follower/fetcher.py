@@ -314,11 +314,11 @@ class LeaderFetcher:
                     log, data.diverging_epoch.epoch, data.diverging_epoch.end_offset
                 )
                 _logger.info("%s: truncated from %d to %d", tp, log.end_offset, offset)
-                self._manager.log_manager.remove_files_later(log, log.truncate_to(offset))
+                self._manager.log_manager.removals.add_files(log, log.truncate_to(offset))
                 return
             if data.records is not None and len(data.records):
                 removed = start_at_batch(log, data.records)
-                self._manager.log_manager.remove_files_later(log, removed)
+                self._manager.log_manager.removals.add_files(log, removed)
                 log.append_as_follower(data.records)
                 self._manager.throttles.fetched(log, len(data.records))
                 self.taken_bytes += len(data.records)
@@ -333,7 +333,7 @@ class LeaderFetcher:
             _logger.warning("%s: %s", tp, error)
             self._pause(follow)
         except OSError as error:
-            self._manager.log_manager.dir_failed(log.data_dir, error)
+            self._manager.log_manager.dirs.failed(log.data_dir, error)
 
     def _take_error(self, tp: TopicPartition, follow: _Follow, code: int) -> None:
         if code == ErrorCode.FENCED_LEADER_EPOCH:
@@ -355,7 +355,7 @@ class LeaderFetcher:
         if leader_end is None:
             self._pause(follow)
             return
-        remove = self._manager.log_manager.remove_files_later
+        remove = self._manager.log_manager.removals.add_files
         if leader_end < log.end_offset:
             # An unclean election: the leader has less than this replica.
             remove(log, log.truncate_to(leader_end))
@@ -409,7 +409,7 @@ class FetcherManager:
             if log.epochs.latest < 0 and log.end_offset > log.high_watermark:
                 # Without epochs divergence cannot be found: keep only what is committed.
                 removed = log.truncate_to(log.high_watermark)
-                self._manager.log_manager.remove_files_later(log, removed)
+                self._manager.log_manager.removals.add_files(log, removed)
             added.setdefault(leader, []).append((partition, log))
         for leader, following in added.items():
             fetcher = self._fetchers.get(leader)

@@ -149,7 +149,7 @@ async def test_a_follower_before_the_leaders_start_begins_there(brokers: MakeBro
     for _ in range(10):
         await leader.produce(2)
     leader.log.advance_start_offset(13)
-    leader.log_manager.delete_old_segments()
+    leader.log_manager.housekeeping.delete_old_segments()
     leader.order(0, 2, replicas=[0, 1], isr=[0])
     follower.order(0, 2, replicas=[0, 1], isr=[0])
     await until(lambda: follower.log.end_offset == 20)

@@ -1,0 +1,116 @@
+"""What Spark reads with: a batch, or a stream from one micro-batch to the next.
+
+Spark pickles readers to its workers, so they hold options only; connections are made where they
+are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ottla.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ottla.spark.source.offsets import OffsetRange
+    from ottla.spark.source.stream import StreamPlanner
+
+
+class RangePartition(InputPartition):
+    """One task."""
+
+    def __init__(self, task: OffsetRange) -> None:
+        super().__init__(task)
+
+
+def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    if partition.value is None:  # Spark's own, where there is nothing to read
+        return
+    from ottla.spark.kafka import kept_client
+    from ottla.spark.source.range_reader import RangeReader
+
+    yield from RangeReader(kept_client(options.connect), partition.value, options).batches()
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        from ottla.spark.kafka import KafkaClient
+        from ottla.spark.source.planner import Planner
+
+        client = KafkaClient(self._options.connect)
+        try:
+            return [RangePartition(task) for task in Planner(client, self._options).batch()]
+        finally:
+            client.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._options, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """On the driver it plans micro-batches; its pickled copies in workers only read."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._planner: StreamPlanner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_planner": None}
+
+    def _stream(self) -> StreamPlanner:
+        if self._planner is None:
+            from ottla.spark.source.stream import StreamPlanner
+
+            self._planner = StreamPlanner(self._options)
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._stream().initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        if isinstance(limit, ReadAllAvailable):
+            return self._stream().latest(start, None, None)
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._stream().latest(start, rows, self._options.min_offsets)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._stream().stop_at_present()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return self._stream().last_seen()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [RangePartition(task) for task in self._stream().ranges(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._options, partition)
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None

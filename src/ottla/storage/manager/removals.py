@@ -1,0 +1,67 @@
+"""Files and folders that are set aside until their delay is over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from ottla.runtime import Runtime
+from ottla.storage.log.log import Log
+from ottla.storage.manager.data_dir import deletion_name
+from ottla.storage.manager.data_dirs import DataDirs
+
+logger = logging.getLogger(__name__)
+
+
+class Removals:
+    """Readers may have a file open still: it is renamed first and removed after a while."""
+
+    def __init__(self, runtime: Runtime, dirs: DataDirs) -> None:
+        self._runtime = runtime
+        self._dirs = dirs
+        # (due by the monotonic clock, path)
+        self._waiting: list[tuple[float, Path]] = []
+
+    def add(self, paths: Iterable[Path], delay_ms: int) -> None:
+        due = self._runtime.clock.monotonic_ms() + delay_ms
+        self._waiting.extend((due, path) for path in paths)
+
+    def add_files(self, log: Log, paths: Iterable[Path]) -> None:
+        """Files that a truncation, retention or compaction set aside."""
+        self.add(paths, log.settings.file_delete_delay_ms)
+
+    def doom(self, log: Log) -> bool:
+        """Marks the folder of a log that nobody knows any more for removal; False where that
+        fails, and the data folder with it."""
+        random_hex = f"{self._runtime.random.getrandbits(128):032x}"
+        target = log.data_dir / deletion_name(log.tp, random_hex)
+        try:
+            log.release()
+            self._runtime.disk.rename(log.folder, target)
+        except OSError as error:
+            self._dirs.failed(log.data_dir, error)
+            return False
+        log.move_to(target)
+        self._dirs[log.data_dir].gone.add(log.tp)
+        self.add([target], log.settings.file_delete_delay_ms)
+        return True
+
+    async def remove_due(self) -> None:
+        now = self._runtime.clock.monotonic_ms()
+        due = [path for deadline, path in self._waiting if deadline <= now]
+        if due:
+            self._waiting = [entry for entry in self._waiting if entry[0] > now]
+            await self._runtime.blocking(lambda: self._remove(due))
+
+    def _remove(self, paths: list[Path]) -> None:
+        disk = self._runtime.disk
+        for path in paths:
+            try:
+                if disk.is_dir(path):
+                    disk.remove_tree(path)
+                else:
+                    disk.remove(path)
+            except OSError as error:
+                # The next start tries again; the others need not wait for that.
+                logger.warning("%s cannot be removed: %s", path, error)

@@ -1,0 +1,1 @@
+"""Who wrote to a partition: sequences, duplicates and open transactions, and their snapshots."""

@@ -1,0 +1,49 @@
+"""Flushes: what they make durable, and what happens to the log meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from ottla.storage import checkpoints
+from ottla.types import TopicPartition
+from tests.support.storage.log_helpers import batch
+from tests.support.storage.log_managers import TOPIC_ID, manager
+
+A = TopicPartition("a", 0)
+
+
+async def test_a_flush_moves_the_recovery_point_unless_the_log_was_cut(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    await logs.start()
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    log.append_as_leader(batch(3), 1)
+    assert log.recovery_point == 0 and log.side_files.unsynced
+    await logs.flusher.flush(log)
+    assert log.recovery_point == 3 and not log.side_files.unsynced and not log.epochs.dirty
+    assert (tmp_path / "a-0" / checkpoints.LEADER_EPOCHS).read_text() == "0\n1\n1 0\n"
+    log.append_as_leader(batch(3), 1)
+    task = asyncio.ensure_future(logs.flusher.flush(log))
+    await asyncio.sleep(0)
+    log.truncate_to(3)
+    log.append_as_leader(batch(5), 2)
+    await task
+    assert log.recovery_point == 3
+    await logs.shutdown()
+
+
+async def test_a_segment_sealed_during_the_flush_of_another_is_flushed_too(tmp_path: Path) -> None:
+    logs = manager(tmp_path, segment_bytes=400)
+    await logs.start()
+    log = logs.get_or_create(A)
+    log.append_as_leader(batch(3), 1)
+    log.roll()
+    await asyncio.sleep(0)  # that flush is under way and knows nothing of what follows
+    log.append_as_leader(batch(3), 1)
+    log.roll()
+    log.append_as_leader(batch(3), 1)
+    async with asyncio.timeout(60):
+        while log.recovery_point < 6:  # noqa: ASYNC110 - the flush has no event of its own
+            await asyncio.sleep(0.005)
+    assert log.recovery_point == 9, "the second flush took what was there at its beginning"
+    await logs.shutdown()

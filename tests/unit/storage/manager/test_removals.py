@@ -1,0 +1,56 @@
+"""Files and folders that wait for their removal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.runtime import SystemDisk
+from ottla.storage.manager.data_dir import is_deletion_name
+from ottla.storage.manager.data_dirs import DataDirs
+from ottla.storage.manager.log_table import LogTable
+from ottla.storage.manager.removals import Removals
+from tests.support.storage.log_helpers import TP, ManualClock, new_log, runtime, settings
+
+
+async def test_files_go_when_their_delay_is_over(tmp_path: Path) -> None:
+    clock = ManualClock()
+    removals = Removals(runtime(clock), DataDirs(runtime(), [tmp_path], LogTable()))
+    log = new_log(tmp_path, settings(file_delete_delay_ms=50))
+    paths = [tmp_path / "soon.deleted", tmp_path / "later.deleted"]
+    for path in paths:
+        path.touch()
+    removals.add_files(log, paths[:1])
+    removals.add(paths[1:], 100)
+    for wait_ms, left in ((49, [True, True]), (50, [False, True]), (100, [False, False])):
+        clock.ms += wait_ms
+        await removals.remove_due()
+        clock.ms -= wait_ms
+        assert [path.exists() for path in paths] == left
+
+
+async def test_a_doomed_log_is_renamed_at_once(tmp_path: Path) -> None:
+    clock = ManualClock()
+    dirs = DataDirs(runtime(), [tmp_path], LogTable())
+    removals = Removals(runtime(clock), dirs)
+    log = new_log(tmp_path)
+    assert removals.doom(log) and dirs[tmp_path].gone == {TP}
+    assert is_deletion_name(log.folder.name) and log.folder.exists()
+    assert not (tmp_path / str(TP)).exists()
+    clock.ms += log.settings.file_delete_delay_ms
+    await removals.remove_due()
+    assert not log.folder.exists()
+
+
+async def test_a_folder_that_cannot_rename_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(disk: SystemDisk, source: Path, target: Path) -> None:
+        raise OSError("read-only")
+
+    dirs = DataDirs(runtime(), [tmp_path], LogTable())
+    log = new_log(tmp_path)
+    monkeypatch.setattr(SystemDisk, "rename", refuse)
+    assert not Removals(runtime(), dirs).doom(log)
+    assert dirs.offline() == [tmp_path] and log.folder == tmp_path / str(TP)
