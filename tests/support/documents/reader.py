@@ -10,17 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
-import select
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
 
 from tests.support.documents.blocks import Block, Command, blocks, commands, page_text
 from tests.support.documents.plan import PLANS, PagePlan
-from tests.support.documents.private_network import enter_private_network, taken_ports
+from tests.support.documents.private_network import cover, enter_private_network, taken_ports
 from tests.support.documents.shown_output import first_not_printed
 
 COMMAND_TIMEOUT_S = 240
@@ -134,20 +135,20 @@ class Reader:
         return done.stdout
 
     def _leave_running(self, command: Command, text: str, until: str) -> None:
-        """Until the page shows no more of it; a cluster stays to the end, others get Ctrl-C."""
+        """Until it has done what the page says; servers stay to the end, others get Ctrl-C."""
         terminal = _Terminal(text, self._folder)
         self._running.append(terminal)
         deadline = time.monotonic() + COMMAND_TIMEOUT_S
         while True:
-            terminal.read_for(0.5)
-            missing = first_not_printed(command.shown, terminal.output)
+            time.sleep(0.5)
+            missing = first_not_printed(command.shown, terminal.output, on_a_terminal=True)
             if missing is None and self._holds(until):
                 break
             if terminal.code is not None or time.monotonic() > deadline:
                 words = f"not printed: {missing!r}" if missing else f"not true: {until}"
                 raise PageFailed(f"line {command.line}: {words} in:\n{terminal.output[-6000:]}")
         print(terminal.output[-2000:], flush=True)
-        if not text.startswith("ottla up"):
+        if not text.startswith(("ottla up", "ottla broker")):
             terminal.end()
 
     def _holds(self, check: str) -> bool:
@@ -177,32 +178,39 @@ class _Terminal:
         )
         os.close(child_side)
 
+        # Read all the time: a broker whose terminal is full stands still.
+        threading.Thread(target=self._read, daemon=True).start()
+
     @property
     def code(self) -> int | None:
         return self._process.poll()
 
-    def read_for(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while (left_s := deadline - time.monotonic()) > 0:
-            readable, _, _ = select.select([self._descriptor], [], [], left_s)
-            if not readable:
-                return
-            try:
-                chunk = os.read(self._descriptor, 65536)
-            except OSError:  # the other side is closed
-                time.sleep(left_s)
-                return
-            self.output += chunk.decode(errors="replace")
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # the other side is closed
+            while chunk := os.read(self._descriptor, 65536):
+                self.output += chunk.decode(errors="replace")
 
     def end(self) -> None:
         if self.code is None:
             self._process.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        while self.code is None and time.monotonic() < deadline:
-            self.read_for(0.2)  # a full terminal would stop it
-        if self.code is None:
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _go_apart(plan: PagePlan) -> bool:
+    if enter_private_network():
+        for folder in plan.fresh:
+            cover(Path(folder))
+        return True
+    if taken := taken_ports(DOCUMENTED_PORTS):
+        print(f"no network of one's own on this machine, and ports {taken} are taken")
+        return False
+    for folder in plan.fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    return True
 
 
 def main() -> int:
@@ -210,8 +218,7 @@ def main() -> int:
     reader = Reader(page, PLANS[page], folder)
     try:
         reader.install()
-        if not enter_private_network() and (taken := taken_ports(DOCUMENTED_PORTS)):
-            print(f"no network of one's own on this machine, and ports {taken} are taken")
+        if not _go_apart(PLANS[page]):
             return NO_NETWORK
         reader.read()
     except (PageFailed, subprocess.TimeoutExpired) as failure:
