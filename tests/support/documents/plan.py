@@ -39,7 +39,15 @@ class PagePlan:
 
 NOTHING_TO_RUN = PagePlan()
 
-CHECKOUT = ("src", "examples", "pyproject.toml", "README.md", "LICENSE", "Makefile")
+CHECKOUT = (
+    "src",
+    "examples",
+    "pyproject.toml",
+    "hatch_build.py",
+    "README.md",
+    "LICENSE",
+    "Makefile",
+)
 CLICKS_RUN = "ottla pipeline run examples/clicks.yaml --bootstrap-server 127.0.0.1:9092"
 PAGE_RUN = "ottla pipeline run clicks.yaml --bootstrap-server 127.0.0.1:9092"
 FOLLOW = "ottla consume clicks --follow --from-beginning"
