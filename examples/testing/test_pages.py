@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pages import start, visits
 
 
-def test_what_is_no_view_is_left_out(ottla_spark):
+def test_what_is_not_a_view_is_left_out(ottla_spark):
     rows = [(b'{"user":"u1","page":"/a"}',), (b"garbage",)]
     frame = ottla_spark.createDataFrame(rows, "value binary")
     assert [row["key"] for row in visits(frame).collect()] == ["/a"]

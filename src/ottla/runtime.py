@@ -8,9 +8,12 @@ replaces the event loop, so timers already follow its virtual time.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import random
 import ssl
+import struct
+import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
@@ -19,7 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Protocol, cast
+from typing import ClassVar, Protocol, cast
+
+from ottla.errors import OttlaError
+
+LOCK_FILE = ".lock"
 
 
 class Clock(Protocol):
@@ -84,6 +91,25 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class DirInUse(OttlaError):
+    """Another process has the folder; `holder` is its pid, 0 where nobody can tell."""
+
+    def __init__(self, folder: Path, holder: int = 0) -> None:
+        self.folder = folder
+        self.holder = holder
+        who = "this process" if holder == os.getpid() else f"process {holder}"
+        advice = f"stop it first (kill {holder})" if holder else "stop it first"
+        super().__init__(
+            f"Failed to acquire lock on file {LOCK_FILE} in {folder}: "
+            f"{who if holder else 'another process'} is using this folder; {advice} or use "
+            "another folder"
+        )
+
+
+class HeldLock(Protocol):
+    def release(self) -> None: ...
+
+
 class Disk(Protocol):
     """Files and folders, as far as a broker and the store need them."""
 
@@ -111,6 +137,10 @@ class Disk(Protocol):
     def sync_all(self, paths: Collection[Path]) -> None:
         """fsync of files and folders, cheaper than one by one where they are many; those that are
         gone are left out. Blocking."""
+
+    def lock(self, folder: Path) -> HeldLock:
+        """Keeps other processes out of a folder until it is released or the process ends; raises
+        DirInUse."""
 
 
 class SystemClock:
@@ -210,6 +240,64 @@ class SystemFile:
             self._fd = -1
 
 
+class FolderLock:
+    """`.lock` in a folder, locked as Java's FileLock does it: Apache Kafka's brokers and Ottla's
+    keep each other out.
+
+    Such a lock (POSIX, fcntl) belongs to a process: a child does not inherit it, the same process
+    would get it a second time, and closing any descriptor of the file gives it up. Therefore the
+    process remembers its own locks, and does not even open the file where it has one.
+    """
+
+    _own: ClassVar[dict[tuple[int, int, int], FolderLock]] = {}
+
+    def __init__(self, folder: Path) -> None:
+        self._fd = -1
+        found = folder.stat()
+        self._key = (os.getpid(), found.st_dev, found.st_ino)
+        if self._own.setdefault(self._key, self) is not self:
+            raise DirInUse(folder, os.getpid())
+        try:
+            self._fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            if self._fd < 0:  # the file is not ours to open
+                self.release()
+                raise
+            holder = _lock_holder(self._fd)
+            self.release()
+            raise DirInUse(folder, holder) from None
+        except BaseException:
+            self.release()
+            raise
+        # The pid is there for people who look: the lock holds without it, on a full disk too.
+        with suppress(OSError):
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+
+    def release(self) -> None:
+        if self._own.get(self._key) is self:
+            del self._own[self._key]
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+_FLOCK = "hhqqi4x"  # struct flock of Linux on 64 bits: type, whence, start, length, pid
+
+
+def _lock_holder(fd: int) -> int:
+    """The pid of whoever has the lock, from the system: a Java broker writes none into the file,
+    and what stands there may be an older one's."""
+    if sys.platform == "linux" and struct.calcsize("P") == 8:
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+        # In another container it has no pid that means anything here.
+        return pid if kind != fcntl.F_UNLCK and pid > 0 else 0
+    written = os.pread(fd, 20, 0).strip()
+    return int(written) if written.isdigit() else 0
+
+
 # Above this, one commit of the whole file system is cheaper than a commit for each file.
 _SYNCED_ONE_BY_ONE = 100
 
@@ -293,6 +381,9 @@ class SystemDisk:
             finally:
                 os.close(fd)
 
+    def lock(self, folder: Path) -> HeldLock:
+        return FolderLock(folder)
+
 
 def _sync_file_systems(paths: Collection[Path]) -> bool:
     """syncfs(2) for each file system that these are on; false where the system has no such call.
@@ -321,7 +412,7 @@ def _sync_file_systems(paths: Collection[Path]) -> bool:
 
 
 class Worker(Executor):
-    """A thread of one's own for `Runtime.blocking`, for work that is short and comes often.
+    """A thread of its own for `Runtime.blocking`, for work that is short and comes often.
 
     A round trip through asyncio's thread pool costs as much as a quick fsync; this one hands
     out futures of the event loop itself and costs half. Calls are done one after the other.

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import tomllib
+from pathlib import Path
 
 import click
 import pytest
@@ -47,6 +48,7 @@ def test_what_is_left_out_is_there() -> None:
     for page, plan in PLANS.items():
         there = {found.text for block in blocks(page_text(page)) for found in commands(block)}
         assert set(plan.left_out) <= there, page
+        assert not plan.run_by or Path(page).name in (ROOT / plan.run_by).read_text()
         assert {text for text in plan.stays if text not in plan.before} <= there | {
             "ottla up --brokers 3"
         }, page

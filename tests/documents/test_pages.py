@@ -24,12 +24,11 @@ pytestmark = pytest.mark.timeout(900)
 RUN = sorted(
     page
     for page, plan in PLANS.items()
-    if plan.before
-    or plan.files
-    or any(
-        found.text not in plan.left_out
+    if not plan.run_by
+    and any(
+        block.language == "python"
+        or any(found.text not in plan.left_out for found in commands(block))
         for block in blocks(page_text(page))
-        for found in commands(block)
     )
 )
 

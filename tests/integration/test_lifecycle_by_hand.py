@@ -231,7 +231,7 @@ async def test_other_replicas_count_only_after_a_failover(
     node = cluster.controller
     assert (h.leader(node, "t"), h.isr(node, "t")) == (1, {1})
     await cluster.until(lambda: h.folder(cluster, 2, "t").exists(), "broker 2 has a replica")
-    log = cluster.nodes[2].services.replica_manager.log(TopicPartition("t", 0))
+    log = cluster.nodes[2].services.replica_manager.partitions.log(TopicPartition("t", 0))
     assert log is not None and log.end_offset == 0
 
 

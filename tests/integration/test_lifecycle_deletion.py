@@ -36,10 +36,10 @@ async def test_a_topic_goes_while_a_broker_is_down(cluster: LocalCluster) -> Non
     await h.produce(cluster, "t", range(7))
     node = await cluster.start(away)
     await cluster.until_all_know("t", 1, 3)
-    log = node.services.replica_manager.log(TopicPartition("t", 0))
+    log = node.services.replica_manager.partitions.log(TopicPartition("t", 0))
     assert log is not None and log.end_offset == 7
     assert log.topic_id == node.services.metadata_cache.topic_id("t")
-    kept = node.services.replica_manager.log(TopicPartition("kept", 0))
+    kept = node.services.replica_manager.partitions.log(TopicPartition("kept", 0))
     assert kept is not None and kept.end_offset == 10
 
 
@@ -63,7 +63,7 @@ async def test_a_topic_goes_while_a_session_is_lost(cluster: LocalCluster) -> No
     other = cluster.controller.broker_id
     await h.create(cluster, "t", [node.broker_id, other])
     store: Any = node.services.store
-    establish, old_epoch = store._session._establish, node.services.broker_epoch
+    establish, old_epoch = store._session._establish, node.services.orders.epochs.broker_epoch
 
     async def keep_away(*_args: object) -> None:
         return None
@@ -78,11 +78,13 @@ async def test_a_topic_goes_while_a_session_is_lost(cluster: LocalCluster) -> No
     await h.delete(cluster, "t")
     await znodes_gone(cluster, "t")
     store._session._establish = establish
-    await cluster.until(lambda: node.services.broker_epoch > old_epoch, "registered again")
+    await cluster.until(
+        lambda: node.services.orders.epochs.broker_epoch > old_epoch, "registered again"
+    )
     await cluster.until(
         lambda: not h.folder(cluster, node.broker_id, "t").exists(), "the stale log is gone"
     )
-    assert node.services.replica_manager.hosted(TopicPartition("t", 0)) is None
+    assert node.services.replica_manager.partitions.get(TopicPartition("t", 0)) is None
 
 
 async def test_folders_are_described_and_chosen(tmp_path: Path) -> None:

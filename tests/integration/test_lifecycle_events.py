@@ -102,7 +102,7 @@ def _end_offset(cluster: LocalCluster) -> int:
     leader = h.leader(cluster.controller, TOPIC)
     assert leader is not None
 
-    log = cluster.nodes[leader].services.replica_manager.log(Tp(TOPIC, 0))
+    log = cluster.nodes[leader].services.replica_manager.partitions.log(Tp(TOPIC, 0))
     assert log is not None
     return log.end_offset
 

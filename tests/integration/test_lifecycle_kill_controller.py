@@ -7,9 +7,11 @@ two leaders in one epoch, by what the brokers themselves wrote into their logs.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
+import signal
 import threading
 import time
 from dataclasses import dataclass
@@ -20,7 +22,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from ottla.client.connection import Connection
+from ottla.runtime import SystemNetwork
 from ottla.testing import ProcessCluster
+from ottla.wire import messages as m
 from tests.support.campaign import table, write_page
 from tests.support.integration.kill_helpers import (
     await_registered,
@@ -217,3 +222,45 @@ def test_thirty_controllers_die(campaign: None) -> None:
         },
         table(head, rows),
     )
+
+
+def test_a_topic_asked_for_while_the_controller_stands_still_comes_with_its_successor() -> None:
+    """One Metadata request is enough, as in Apache Kafka 2.8.2, which writes the topic at once."""
+    overrides = {
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+        "controlled.shutdown.enable": "false",
+    }
+    with (
+        ProcessCluster(brokers=BROKERS, overrides=overrides) as cluster,
+        metadata_store(cluster) as store,
+    ):
+        old = controller_node(store)
+        assert old is not None
+        stopped = cluster.pid(old[0])
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            asked = next(i for i in range(BROKERS) if i != old[0])
+            server = cluster.bootstrap_servers.split(",")[asked]
+            asyncio.run(ask_for(server, "wanted"))
+            ended = await_end_of(store, old)
+            path = "/brokers/topics/wanted/partitions/0/state"
+            while not store.exists(path):
+                assert time.monotonic() - ended < COMPLETE_WITHIN_S, "no topic"
+                time.sleep(0.02)
+            print(f"{time.monotonic() - ended:.2f} s after the end of the old controller")
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+
+
+async def ask_for(server: str, topic: str) -> None:
+    """A Metadata request that creates, sent once."""
+    host, port = server.split(":")
+    connection = await Connection.open(
+        SystemNetwork(), host, int(port), client_id="once", timeout_ms=10_000
+    )
+    request = m.MetadataRequest(
+        topics=[m.MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True
+    )
+    response = await connection.send(request, 8, timeout_ms=10_000)
+    assert [found.error_code for found in response.topics] == [3]
+    connection.close()

@@ -30,12 +30,12 @@ async def test_records_move_with_the_partition(cluster: LocalCluster) -> None:
     await h.produce(cluster, "t", range(500))
     assert await h.reassign(cluster, "t", {0: [2, 1]}) == {0: 0}
     await until_moved(cluster, [2, 1])
-    log = cluster.nodes[2].services.replica_manager.log(T0)
+    log = cluster.nodes[2].services.replica_manager.partitions.log(T0)
     assert log is not None and log.end_offset == 500
     assert h.leader(cluster.nodes[2], "t") == 2
     await cluster.until(lambda: not h.folder(cluster, 0, "t").exists(), "broker 0 lost its log")
     await h.produce(cluster, "t", range(500, 600))
-    follower = cluster.nodes[1].services.replica_manager.log(T0)
+    follower = cluster.nodes[1].services.replica_manager.partitions.log(T0)
     assert follower is not None
     await cluster.until(lambda: follower.end_offset == 600, "the other replica follows")
     # The other partition stayed.
@@ -51,7 +51,7 @@ async def test_a_move_waits_for_its_broker_and_survives_the_controller(
     await h.produce(cluster, "t", range(200))
     # The target must be alive when the move is asked for; it goes at once.
     target_node = cluster.nodes[target]
-    target_node.services.replica_manager.start_fetching = lambda partitions: None  # type: ignore[method-assign]
+    target_node.services.replica_manager.fetchers.add = lambda partitions: None  # type: ignore[method-assign]
     assert await h.reassign(cluster, "t", {0: [target]}) == {0: 0}
     listed = await h.ask(cluster.controller, m.ListPartitionReassignmentsRequest(topics=None), 0)
     (topic,) = listed.topics
@@ -65,7 +65,7 @@ async def test_a_move_waits_for_its_broker_and_survives_the_controller(
     )
     await cluster.start(target)
     await until_moved(cluster, [target])
-    log = cluster.nodes[target].services.replica_manager.log(T0)
+    log = cluster.nodes[target].services.replica_manager.partitions.log(T0)
     assert log is not None and log.end_offset == 200
 
 
@@ -73,7 +73,7 @@ async def test_a_cancelled_move_leaves_nothing_behind(cluster: LocalCluster) -> 
     await h.create(cluster, "t", [0, 1])
     await h.produce(cluster, "t", range(50))
     manager = cluster.nodes[2].services.replica_manager
-    manager.start_fetching = lambda partitions: None  # type: ignore[method-assign]
+    manager.fetchers.add = lambda partitions: None  # type: ignore[method-assign]
     await h.reassign(cluster, "t", {0: [2, 1]})
     await cluster.until(lambda: h.folder(cluster, 2, "t").exists(), "broker 2 has a log")
     assert await h.reassign(cluster, "t", {0: None}) == {0: 0}
@@ -113,5 +113,5 @@ async def test_many_partitions_move_while_records_come(cluster: LocalCluster) ->
     assert set(codes.values()) == {0}
     for partition in range(8):
         await until_moved(cluster, [2, partition % 2], partition)
-    log = cluster.nodes[2].services.replica_manager.log(TopicPartition("t", 3))
+    log = cluster.nodes[2].services.replica_manager.partitions.log(TopicPartition("t", 3))
     assert log is not None and log.end_offset == 220

@@ -71,7 +71,8 @@ async def test_create_produce_consume(cluster: LocalCluster) -> None:
     assert await _run(_consume, cluster.bootstrap, "t", 500) == list(range(500))
     ends = {
         tuple(
-            node.services.replica_manager.log(TopicPartition("t", p)).end_offset for p in range(3)
+            node.services.replica_manager.partitions.log(TopicPartition("t", p)).end_offset
+            for p in range(3)
         )
         for node in cluster.nodes.values()
     }
@@ -111,10 +112,12 @@ async def test_a_lost_session_is_followed_by_a_new_life(cluster: LocalCluster) -
     await _run(_create, cluster.bootstrap, "t", 3, 3)
     await cluster.until_all_know("t", 3, 3)
     node = cluster.controller
-    old_epoch = node.services.broker_epoch
+    old_epoch = node.services.orders.epochs.broker_epoch
     session = cluster.store.engine.sessions.get(node.services.store.session_id)
     cluster.store.engine.expire_session(session)
-    await cluster.until(lambda: node.services.broker_epoch > old_epoch, "registered again")
+    await cluster.until(
+        lambda: node.services.orders.epochs.broker_epoch > old_epoch, "registered again"
+    )
     await cluster.until(
         lambda: any(n.controller.is_active for n in cluster.nodes.values()), "a controller"
     )
@@ -169,7 +172,7 @@ async def test_topics_are_created_by_writing_to_them(cluster: LocalCluster) -> N
 async def test_configs_hold_from_the_start_and_change_live(cluster: LocalCluster) -> None:
     await _run(_create, cluster.bootstrap, "t", 1, 3, retention_ms="123456")
     tp = TopicPartition("t", 0)
-    logs = [node.services.replica_manager.log(tp) for node in cluster.nodes.values()]
+    logs = [node.services.replica_manager.partitions.log(tp) for node in cluster.nodes.values()]
     assert [log.settings.retention_ms for log in logs if log is not None] == [123456] * 3
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     entry = ConfigEntry("retention.ms", "99", incremental_operation=AlterConfigOpType.SET)

@@ -18,7 +18,8 @@ async def test_a_creation_leaves_its_lines(
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
 
     def create() -> None:
-        topic = NewTopic("t", 2, 3, config={"retention.ms": "1000"})
+        own = {"retention.ms": "1000", "cleanup.policy": "compact,delete"}
+        topic = NewTopic("t", 2, 3, config=own)
         for future in admin.create_topics([topic]).values():
             future.result(10)
 
@@ -26,11 +27,14 @@ async def test_a_creation_leaves_its_lines(
     await cluster.until_all_know("t", 2, 3)
     text = caplog.text
     assert (
-        "Creating topic t with configuration {'retention.ms': '1000'} "
-        "and initial partition assignment {0: [" in text
+        "Creating topic t with configuration {" in text
+        and "'retention.ms': '1000'" in text
+        and "} and initial partition assignment {0: [" in text
     )
     assert text.count("Created log for partition t-0 in ") == 3, "one on every broker"
-    assert "retention.ms=1000}." in text
+    # The topic's own settings and no others, as in Apache Kafka 2.8.2.
+    own = "with properties {cleanup.policy=compact,delete, retention.ms=1000}\n"
+    assert text.count(own) == 6, "both partitions, all brokers"
     assert "New partition creation callback for t-0,t-1" in text
 
 

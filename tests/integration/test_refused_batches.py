@@ -72,8 +72,8 @@ async def refuse_the_first(
 ) -> tuple[Partition, list[ErrorCode]]:
     """The partition's leader is told that it leads when it has refused one batch."""
     manager = cluster.nodes[0].services.replica_manager
-    partition = manager.partition(TP)
-    append = manager.append
+    partition = manager.partitions.require(TP)
+    append = manager.appends.append
     told: list[ErrorCode] = []
 
     async def append_and_lead(entries: Any, **options: Any) -> Any:
@@ -83,7 +83,7 @@ async def refuse_the_first(
             partition.leader = 0
         return results
 
-    monkeypatch.setattr(manager, "append", append_and_lead)
+    monkeypatch.setattr(manager.appends, "append", append_and_lead)
     partition.leader = SOMEBODY_ELSE
     return partition, told
 
@@ -123,7 +123,7 @@ async def test_a_new_leader_waits_for_the_batch_that_the_old_one_refused(
     if known:
         assert await told_by(cluster, 0, 0) is ErrorCode.NONE
     assert await h.reassign(cluster, "t", {0: [1]}) == {0: 0}
-    new = cluster.nodes[1].services.replica_manager.partition(TP)
+    new = cluster.nodes[1].services.replica_manager.partitions.require(TP)
     await cluster.until(lambda: new.is_leader, "broker 1 leads")
     assert await told_by(cluster, 0, first) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert await told_by(cluster, 1, first + 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER

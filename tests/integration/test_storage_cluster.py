@@ -55,7 +55,7 @@ async def test_a_failed_folder_goes_offline_and_its_leaders_move(pair: LocalClus
     await h.produce(pair, "t", range(5))
     await pair.until_all_know("t", 1, 2)
     manager = pair.nodes[0].services.replica_manager
-    log, other = manager.log(TP), manager.log(TopicPartition("other", 0))
+    log, other = manager.partitions.log(TP), manager.partitions.log(TopicPartition("other", 0))
     assert log is not None and other is not None and log.data_dir != other.data_dir
     break_folder(log.data_dir)
     for first in range(5, 200, 39):
@@ -64,10 +64,11 @@ async def test_a_failed_folder_goes_offline_and_its_leaders_move(pair: LocalClus
     await pair.until(
         lambda: all(h.leader(node, "t") == 1 for node in pair.nodes.values()), "broker 1 leads"
     )
-    assert manager.is_offline(TP) and manager.log_manager.dirs.offline() == [log.data_dir]
+    assert manager.partitions.is_offline(TP)
+    assert manager.log_manager.dirs.offline() == [log.data_dir]
     assert h.leader(pair.nodes[0], "other") == 0
     await h.produce(pair, "other", range(5))
-    moved = pair.nodes[1].services.replica_manager.log(TP)
+    moved = pair.nodes[1].services.replica_manager.partitions.log(TP)
     assert moved is not None and moved.end_offset == 200
     described = await h.ask(pair.nodes[0], m.DescribeLogDirsRequest(topics=None), 3)
     codes = {result.log_dir: result.error_code for result in described.results}
@@ -89,7 +90,7 @@ async def test_a_replica_moves_between_folders_under_load(pair: LocalCluster) ->
     await h.produce(pair, "t", range(2000, 4000))
 
     def is_there() -> bool:
-        log = manager.log(TP)
+        log = manager.partitions.log(TP)
         return log is not None and log.data_dir == target
 
     await pair.until(is_there, "the replica is in the other folder")
@@ -132,7 +133,7 @@ async def test_committed_offsets_are_compacted_and_load_afterwards(pair: LocalCl
     await h.create(pair, "t", [0, 1])
     await asyncio.to_thread(commit, pair.bootstrap, "g", 150)
     offsets = TopicPartition("__consumer_offsets", 0)
-    logs = [node.services.replica_manager.log(offsets) for node in pair.nodes.values()]
+    logs = [node.services.replica_manager.partitions.log(offsets) for node in pair.nodes.values()]
     assert all(log is not None and log.end_offset >= 150 for log in logs)
     await pair.until(
         lambda: all(log is not None and log.cleaned_offset > 100 for log in logs),
@@ -165,7 +166,7 @@ async def test_compaction_under_a_producer_keeps_the_last_value(pair: LocalClust
         assert producer.flush(10) == 0
 
     await asyncio.to_thread(write)
-    logs = [node.services.replica_manager.log(TP) for node in pair.nodes.values()]
+    logs = [node.services.replica_manager.partitions.log(TP) for node in pair.nodes.values()]
     await pair.until(
         lambda: all(log is not None and log.cleaned_offset > 2500 for log in logs), "compacted"
     )
@@ -208,7 +209,7 @@ async def test_a_throttled_reassignment_waits_until_the_throttle_goes(pair: Loca
     assert await h.reassign(pair, "t", {0: [0, 1]}) == {0: 0}
 
     def end() -> int:
-        log = pair.nodes[1].services.replica_manager.log(TP)
+        log = pair.nodes[1].services.replica_manager.partitions.log(TP)
         return 0 if log is None else log.end_offset
 
     await pair.until(lambda: end() > 0, "the first bytes came")

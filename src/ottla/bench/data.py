@@ -44,7 +44,7 @@ def main(
 
 
 def chosen(only: Sequence[str]) -> list[Case]:
-    """In the order of the table; raises OttlaError for a name that is none."""
+    """In the order of the table; raises OttlaError for an unknown name."""
     wanted = chosen_names(only, ALL)
     return [case for case in CASES if case.key in wanted]
 

@@ -96,7 +96,7 @@ def _run(main_class: str, *arguments: str) -> str:
 
 
 class GroupRead:
-    """Consumers of one group in threads of this process; the clock runs from the moment on when
+    """Consumers of one group in threads of this process; the clock runs from the moment when
     all of them have their partitions."""
 
     def __init__(self, bootstrap_servers: str, topic: str, members: int, records: int) -> None:

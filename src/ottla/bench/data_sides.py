@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from ottla.bench.start import resident_mb
-from ottla.process.supervisor import pid_path
+from ottla.process.data_folder import pid_path
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import (
     HOST,

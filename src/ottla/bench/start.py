@@ -52,7 +52,7 @@ def main(output: str) -> int:
 
 
 def run() -> list[Row]:
-    """Measures everything; takes about half a minute with the peer, some seconds without."""
+    """Measures everything; takes about half a minute with the peer, a few seconds without."""
     ours, theirs = Samples(), Samples()
     with_peer = missing_reason("kafka-2.8.2", "zookeeper-3.8") is None
     for _ in range(ROUNDS):

@@ -80,7 +80,7 @@ def main(output: str = "text", only: Sequence[str] = ()) -> int:
 
 
 def chosen(only: Sequence[str]) -> set[str]:
-    """Names of rows; raises OttlaError for one that is none."""
+    """Names of rows; raises OttlaError for an unknown one."""
     return chosen_names(only, (*SERVER_ROWS, CLIENT_ROW))
 
 

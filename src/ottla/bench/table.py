@@ -98,7 +98,7 @@ def _figures(row: Row) -> tuple[str, str, str, str, str]:
 
 
 def chosen_names(only: Sequence[str], there: Sequence[str]) -> set[str]:
-    """What `--only` names, or all; raises OttlaError for a name that is none."""
+    """What `--only` names, or all; raises OttlaError for an unknown name."""
     wanted = {key for part in only for key in part.split(",")} or set(there)
     unknown = wanted - set(there)
     if unknown:

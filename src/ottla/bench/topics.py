@@ -86,7 +86,7 @@ def main(output: str = "text", only: Sequence[str] = ()) -> int:
 
 
 def chosen(only: Sequence[str]) -> set[str]:
-    """Raises OttlaError for a name that is none."""
+    """Raises OttlaError for an unknown name."""
     return chosen_names(only, ALL)
 
 

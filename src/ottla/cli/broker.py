@@ -21,6 +21,7 @@ from ottla.cli.options import settings_option
 def command(path: Path, overrides: dict[str, str]) -> None:
     import asyncio
     import logging
+    import os
     import sys
 
     import uvloop
@@ -30,6 +31,7 @@ def command(path: Path, overrides: dict[str, str]) -> None:
     config = BrokerConfig.from_file(path, overrides)
     for warning in config.warnings:
         click.echo(f"warning: {warning}", err=True)
+    from ottla.process.data_folder import pid_path_beside, remove_pid, write_pid
     from ottla.process.logs import configure_logging
     from ottla.process.node import Node, run_broker
     from ottla.process.tuning import collect_rarely, raise_file_limit, schedule_as_told
@@ -41,11 +43,19 @@ def command(path: Path, overrides: dict[str, str]) -> None:
     configure_logging(None, f"broker-{config.broker_id}", stderr_level=logging.INFO)
 
     def ready(node: Node) -> None:
+        # Not before: until the folders are locked the file may be another one's.
+        if pid_file is not None:
+            write_pid(pid_file, os.getpid())
         host = config.advertised_listeners[0].host
         click.echo(
             f"ready: bootstrap.servers={host}:{node.port} zookeeper={config.zookeeper_connect}"
         )
         sys.stdout.flush()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_broker(config, system_runtime(), ready))
+    pid_file = pid_path_beside(path, config.broker_id)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run_broker(config, system_runtime(), ready))
+    finally:
+        if pid_file is not None:
+            remove_pid(pid_file, os.getpid())

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ottla.client.fetch import FetchedRecord
 
 LIFECYCLE_TOPIC = "__ottla_lifecycle"
+# Stands where an event is about more topics than it can name.
+MANY_TOPICS = "*"
 
 
 class NoEvents(OttlaError):
@@ -65,7 +67,7 @@ async def _execute(
             event = parse_event(record.value)
             if event is None:
                 click.echo(f"the record at offset {record.offset} is not an event", err=True)
-            elif topic is None or event.get("topic") == topic:
+            elif topic is None or is_about(event, topic):
                 click.echo(
                     json.dumps(event, ensure_ascii=False) if output == "json" else line(event)
                 )
@@ -105,8 +107,13 @@ def parse_event(value: bytes | None) -> dict[str, Any] | None:
     return event if isinstance(event, dict) and "event" in event else None
 
 
+def is_about(event: dict[str, Any], topic: str) -> bool:
+    """Requests and answers that name too many topics for an event each may name this one."""
+    return event.get("topic") in (topic, MANY_TOPICS)
+
+
 def line(event: dict[str, Any]) -> str:
-    """One event in words: when, who, what, to what, from which state to which, why."""
+    """One event in words: when, who, what, to what, from which state to which, who leads, why."""
     words = [_time(event.get("ts_ms")), f"epoch={event.get('controller_epoch', '?')}"]
     words.append(str(event["event"]))
     if event.get("kind") != "event":
@@ -118,10 +125,18 @@ def line(event: dict[str, Any]) -> str:
         words.append(f"broker={event['broker']}")
     if "to" in event:
         words.append(f"{event['from']} -> {event['to']}" if "from" in event else str(event["to"]))
+    if "leader" in event:
+        words.append(f"leader={'none' if event['leader'] == -1 else event['leader']}")
+    words += [f"{key}={_numbers(event[key])}" for key in ("isr", "replicas") if key in event]
+    words += [f"{key}={event[key]}" for key in ("leader_epoch", "error") if key in event]
     if event.get("cause"):
         words.append(f"({event['cause']})")
     # A record is foreign text: no escape sequence of it reaches the terminal.
     return "".join(char if char.isprintable() else "?" for char in " ".join(words))
+
+
+def _numbers(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _time(ts_ms: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,11 +25,12 @@ async def serve(
     max_session_timeout_ms: int | None = None,
     fsync: bool = True,
 ) -> None:
-    """Runs until SIGTERM or SIGINT. `ready_callback` gets the port once clients may come.
+    """Runs until SIGTERM, SIGINT or SIGHUP. `ready_callback` gets the port once clients may come.
 
     Raises OSError where the port or the folder cannot be used, StoreFailed where the disk
     refuses a write later.
     """
+    from ottla.process.stop_signals import stop_signals
     from ottla.runtime import system_runtime
     from ottla.zk.server.pipeline import StoreFailed
     from ottla.zk.server.server import ZooKeeperServer
@@ -57,7 +57,7 @@ async def serve(
         on_failure=fail,
     )
     await server.start()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, stop)
     try:
         if ready_callback is not None:
@@ -82,6 +82,12 @@ async def serve(
 @click.option("--min-session-timeout-ms", type=click.IntRange(min=1), help="Default: 2 ticks.")
 @click.option("--max-session-timeout-ms", type=click.IntRange(min=1), help="Default: 20 ticks.")
 @click.option("--fsync/--no-fsync", default=True, help="Without fsync a power cut loses writes.")
+@click.option(
+    "--repair",
+    "is_repair",
+    is_flag=True,
+    help="Make a damaged folder usable again with what can be read of it, and end.",
+)
 def command(
     port: int,
     host: str,
@@ -90,8 +96,12 @@ def command(
     min_session_timeout_ms: int | None,
     max_session_timeout_ms: int | None,
     fsync: bool,
+    is_repair: bool,
 ) -> None:
     """Serve a metadata store that ZooKeeper clients and Apache Kafka brokers can use."""
+    if is_repair:
+        _repair(data_dir)
+        return
     import uvloop
 
     def ready(bound_port: int) -> None:
@@ -118,3 +128,19 @@ def command(
         ) from None
     except OttlaError as error:
         raise click.ClickException(str(error)) from None
+
+
+def _repair(folder: Path) -> None:
+    from ottla.runtime import SystemDisk
+    from ottla.zk.server.repair import repair
+
+    disk = SystemDisk()
+    if not folder.is_dir():
+        raise click.ClickException(f"{folder} is not a folder")
+    lock = disk.lock(folder)
+    try:
+        told = repair(disk, folder)
+    finally:
+        lock.release()
+    for line in told or [f"{folder} is whole: nothing was changed"]:
+        click.echo(line)

@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         ssl_context: ssl.SSLContext | None = None,
         sasl: PlainCredentials | None = None,
     ) -> Connection:
-        """Connects and, with `sasl`, says who this is; raises OSError or TimeoutError, also where
+        """Connects and, with `sasl`, says who this is; raises OSError or TimeoutError, even where
         the other side refuses the user."""
         async with asyncio.timeout(timeout_ms / 1000):
             _, protocol = await network.connect(

@@ -29,7 +29,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """All partitions count, also those without a leader."""
+    """All partitions count, even those without a leader."""
     return (murmur2(key) & POSITIVE) % partition_count
 
 

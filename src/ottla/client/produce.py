@@ -1,6 +1,6 @@
 """A small producer for one topic: gathers records into batches by partition.
 
-One batch per partition is under way at a time, so the order of records is that of the calls, also
+One batch per partition is under way at a time, so the order of records is that of the calls, even
 where a leader moves. With acks=all nothing is stored twice (`sender.py`). Works on Ottla and Apache
 Kafka.
 """

@@ -409,7 +409,7 @@ def describe_broker_synonyms(
     is_sensitive: bool,
 ) -> list[Synonym]:
     """ConfigHelper.configSynonyms: by level, then by name; whatever comes before the config
-    itself is dropped (so hours alone are no synonym of a `.ms` config that is not set)."""
+    itself is dropped (so hours alone are not a synonym of a `.ms` config that is not set)."""
     ordered = list(names)
     found = [
         Synonym(candidate, None if is_sensitive else values[candidate], source)

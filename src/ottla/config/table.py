@@ -101,7 +101,7 @@ log.roll.jitter.ms L null cw
 log.roll.jitter.hours I 0 >=0
   Random part taken off the roll time, in hours.
 log.retention.ms L null cw
-  How long records are kept; -1 for ever; log.retention.minutes when unset.
+  How long records are kept; -1 forever; log.retention.minutes when unset.
 log.retention.minutes I null
   How long records are kept, in minutes; log.retention.hours when unset.
 log.retention.hours I 168

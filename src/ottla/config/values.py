@@ -48,7 +48,7 @@ class BrokerValues:
         except KeyError:
             raise InvariantViolated(f"{name} is not a broker config") from None
         if name == "log.retention.ms" and value is not None:
-            return max(cast("int", value), -1)  # any negative number is no limit
+            return max(cast("int", value), -1)  # any negative number means no limit
         return self._fallback(name) if value is None else value
 
     def integer(self, name: str) -> int:

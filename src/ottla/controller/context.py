@@ -51,7 +51,7 @@ class ControllerContext:
         self.brokers: dict[int, BrokerInfo] = {}
         self.broker_epochs: dict[int, int] = {}
         self.shutting_down: set[int] = set()
-        # Brokers that are Ottla's, also while they are down (ADR 13).
+        # Brokers that are Ottla's, even while they are down (ADR 13).
         self.ottla_brokers: set[int] = set()
         self.offline_dir_partitions: dict[int, set[TopicPartition]] = {}
         self.topics: set[str] = set()

@@ -18,6 +18,7 @@ from ottla.controller.context import ControllerContext
 from ottla.controller.decisions import decide
 from ottla.controller.events import (
     AlterIsr,
+    Answer,
     ApiPartitionReassignment,
     AutoPreferredLeaderElection,
     ControlledShutdown,
@@ -32,6 +33,7 @@ from ottla.controller.events import (
     Startup,
     StopReplicaResponseReceived,
     UncleanLeaderElectionEnabled,
+    UpdateMetadataResponseReceived,
 )
 from ottla.controller.gauges import gauges_of
 from ottla.controller.interpreter import ControllerMovedError, Interpreter, StoreUnavailableError
@@ -226,7 +228,7 @@ class Controller:
             try:
                 result = await self._process(queued.event)
             finally:
-                # Also when this task is cancelled: nobody may wait for ever.
+                # Also when this task is cancelled: nobody may wait forever.
                 if result is None:
                     result = _inactive_answer(queued.event)
                 if queued.reply is not None and not queued.reply.done():
@@ -244,7 +246,9 @@ class Controller:
                     return self._resign_lost_reign()
             if self._reign is None:
                 return None
-            self.journal.record("event")
+            if not isinstance(event, Answer):
+                # Answers are told of topic by topic.
+                self.journal.record("event", **event.subject())
             return await self._reign.interpreter.run(decide(self._reign.context, event))
         except ControllerMovedError as moved:
             logger.info("Broker %d is not the controller: %s", self._broker_id, moved)
@@ -264,6 +268,7 @@ class Controller:
             logger.exception("Error while handling %s", event.name)
             await self._give_up(event, "an unexpected error")
         finally:
+            self.journal.flush()
             if isinstance(event, AutoPreferredLeaderElection):
                 self._schedule_rebalance(self._config.leader_imbalance_check_interval_s)
         return None
@@ -325,14 +330,18 @@ class Controller:
             epoch_zk_version=office.epoch_zk_version,
             strict_transitions=self._strict_transitions,
         )
-        interpreter = Interpreter(self._store, channels, self._queue.put, office.epoch_zk_version)
+        interpreter = Interpreter(
+            self._store, channels, self._queue.put, office.epoch_zk_version, self.journal.flush
+        )
         return Reign(context, interpreter, channels, self._ended_sessions)
 
     def _on_response(self, broker_id: int, message: Message, response: Any) -> None:
         if isinstance(message, m.LeaderAndIsrRequest):
-            self._queue.put(LeaderAndIsrResponseReceived(broker_id, response))
+            self._queue.put(LeaderAndIsrResponseReceived(broker_id, message, response))
         elif isinstance(message, m.StopReplicaRequest):
             self._queue.put(StopReplicaResponseReceived(broker_id, message, response))
+        elif isinstance(message, m.UpdateMetadataRequest):
+            self._queue.put(UpdateMetadataResponseReceived(broker_id, message, response))
 
     def _schedule_rebalance(self, delay_s: float) -> None:
         if self._reign is not None and self._config.auto_leader_rebalance_enable:

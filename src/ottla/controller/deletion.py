@@ -1,9 +1,10 @@
 """Topic deletion (kafka.controller.TopicDeletionManager): who may go, and the steps there.
 
-A topic is deleted once every replica reported success. It waits (is ineligible) while a replica is
-on a dead broker or a failed directory, while it is being reassigned, or after a stop was refused;
-the return of a broker, the end of a reassignment or a new controller tries again. Unlike in Kafka a
-dead broker of Ottla's own is not waited for: it deletes stale logs when it returns (ADR 13).
+A topic is deleted once every replica has reported success. It waits (is ineligible) while a replica
+is on a dead broker or a failed directory, while it is being reassigned, or after a stop was
+refused; the return of a broker, the end of a reassignment or a new controller tries again. Unlike
+in Kafka a dead broker of Ottla's own is not waited for: it deletes stale logs when it returns (ADR
+13).
 """
 
 from __future__ import annotations

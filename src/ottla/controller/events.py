@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.wire import messages as m
+
+
+class Subject(TypedDict, total=False):
+    """What an event is about, as far as it carries that itself."""
+
+    topic: str | None
+    broker: int
 
 
 class Event:
@@ -24,6 +31,9 @@ class Event:
     @property
     def name(self) -> str:
         return type(self).__name__
+
+    def subject(self) -> Subject:
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,9 @@ class BrokerChange(Event):
 class BrokerModifications(Event):
     broker_id: int
 
+    def subject(self) -> Subject:
+        return {"broker": self.broker_id}
+
 
 @dataclass(frozen=True, slots=True)
 class TopicChange(Event):
@@ -69,6 +82,9 @@ class TopicChange(Event):
 @dataclass(frozen=True, slots=True)
 class PartitionModifications(Event):
     topic: str
+
+    def subject(self) -> Subject:
+        return {"topic": self.topic}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,33 +128,56 @@ class UncleanLeaderElectionEnabled(Event):
 
     topic: str | None = None
 
+    def subject(self) -> Subject:
+        return {"topic": self.topic}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LeaderAndIsrResponseReceived(Event):
+class Answer(Event):
+    """What a broker answered to a request of the controller."""
+
     broker_id: int
+    request: Any
+    response: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeaderAndIsrResponseReceived(Answer):
+    request: m.LeaderAndIsrRequest
     response: m.LeaderAndIsrResponse
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StopReplicaResponseReceived(Event):
-    broker_id: int
+class StopReplicaResponseReceived(Answer):
     request: m.StopReplicaRequest
     response: m.StopReplicaResponse
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UpdateMetadataResponseReceived(Answer):
+    request: m.UpdateMetadataRequest
+    response: m.UpdateMetadataResponse
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlterIsr(Event):
     request: m.AlterPartitionRequest
 
+    def subject(self) -> Subject:
+        return {"broker": self.request.broker_id}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ControlledShutdown(Event):
     request: m.ControlledShutdownRequest
 
+    def subject(self) -> Subject:
+        return {"broker": self.request.broker_id}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ApiPartitionReassignment(Event):
-    """The replicas that partitions shall have; None takes a move back."""
+    """The replicas that partitions are to have; None takes a move back."""
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
 

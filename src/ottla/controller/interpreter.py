@@ -89,10 +89,12 @@ class Interpreter:
         channels: ChannelManager,
         post: Callable[[Event], None],
         epoch_zk_version: int,
+        before_step: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._channels = channels
         self._post = post
+        self._before_step = before_step
         self._fence = Check(ControllerEpochZnode.path(), epoch_zk_version)
         self._watchers: dict[tuple[EventType, str], Watcher] = {}
         self._revoked = False
@@ -109,6 +111,7 @@ class Interpreter:
             except StopIteration as finished:
                 value: T = finished.value
                 return value
+            self._before_step()
             result = await self._do(step)
 
     async def _do(self, step: Step) -> Any:

@@ -1,7 +1,7 @@
 """The controller's diary: lifecycle events in a bounded ring, and Kafka's state-change log.
 
 Every event, transition and request goes through here, so that what the controller did can be read
-afterwards (ring), in the log (`state.change.logger`), and in a topic (a listener publishes it).
+afterwards (ring), in the state-change log, and in a topic (a listener publishes it).
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.runtime import Clock
+from ottla.state_changes import TRACE, StateChangeLines
 from ottla.types import TopicId, TopicPartition, format_topic_id
 
 RING_CAPACITY = 10_000
 
 logger = logging.getLogger("ottla.controller")
-_state_changes = logging.getLogger("state.change.logger")
 
 
 @dataclass(slots=True)
 class LifecycleEvent:
     """One thing that happened.
 
-    `kind` is event, partition, replica, topic, broker, request, or illegal: a transition of a
-    partition (of a replica where there is a broker) that was refused.
+    `kind` is event, partition, replica, topic, broker, request, answer, or illegal: a transition of
+    a partition (of a replica where there is a broker) that was refused. Leader, ISR, replicas and
+    leader epoch are the partition's after the step.
     """
 
     ts_ms: int
@@ -40,6 +41,11 @@ class LifecycleEvent:
     from_state: str | None = None
     to_state: str | None = None
     cause: str | None = None
+    leader: int | None = None
+    isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    leader_epoch: int | None = None
+    error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The form that is published; keys without a value are left out."""
@@ -54,6 +60,11 @@ class LifecycleEvent:
             "broker": self.broker,
             "from": self.from_state,
             "to": self.to_state,
+            "leader": self.leader,
+            "isr": self.isr,
+            "replicas": self.replicas,
+            "leader_epoch": self.leader_epoch,
+            "error": self.error,
             "cause": self.cause,
         }
         return {key: value for key, value in values.items() if value is not None}
@@ -72,6 +83,7 @@ class Journal:
         # Counted for operators; both should stay at 0.
         self.unclean_elections = 0
         self.illegal_transitions = 0
+        self._state_changes = StateChangeLines()
 
     def recent(self) -> list[LifecycleEvent]:
         return list(self._ring)
@@ -91,6 +103,11 @@ class Journal:
         from_state: str | None = None,
         to_state: str | None = None,
         cause: str | None = None,
+        leader: int | None = None,
+        isr: tuple[int, ...] | None = None,
+        replicas: tuple[int, ...] | None = None,
+        leader_epoch: int | None = None,
+        error: str | None = None,
     ) -> None:
         event = LifecycleEvent(
             self._clock.now_ms(),
@@ -104,6 +121,11 @@ class Journal:
             from_state,
             to_state,
             cause,
+            leader,
+            isr,
+            replicas,
+            leader_epoch,
+            error,
         )
         self._ring.append(event)
         for listener in self._listeners:
@@ -134,13 +156,19 @@ class Journal:
     def error(self, text: str) -> None:
         logger.error("[Controller id=%d] %s", self.broker_id, text)
 
+    @property
+    def is_tracing(self) -> bool:
+        """Whether lines about every single replica and partition are wanted."""
+        return self._state_changes.is_enabled(TRACE)
+
     def state_change(self, level: int, text: str, *values: object) -> None:
         """A line of the state-change log; `values` are formatted only if it is written."""
-        if _state_changes.isEnabledFor(level):
-            _state_changes.log(
-                level,
-                "[Controller id=%d epoch=%d] " + text,
-                self.broker_id,
-                self.epoch,
-                *values,
+        if self._state_changes.is_enabled(level):
+            line = text % values if values else text
+            self._state_changes.add(
+                level, f"[Controller id={self.broker_id} epoch={self.epoch}] {line}"
             )
+
+    def flush(self) -> None:
+        """Writes the lines that wait: many at once, before anything else is done."""
+        self._state_changes.flush()

@@ -16,7 +16,7 @@ from ottla.controller.partition_states import PartitionState
 from ottla.controller.requests import RequestBatch
 from ottla.controller.steps import Steps, failed, get_paths, write
 from ottla.controller.stored_leadership import MAX_WRITE_ROUNDS, read_states, write_states
-from ottla.controller.transitions import movable_partitions
+from ottla.controller.transitions import movable_partitions, record_step
 from ottla.metadata.store import Create, NodeExistsError
 from ottla.metadata.znodes import (
     ConfigZnode,
@@ -25,6 +25,7 @@ from ottla.metadata.znodes import (
     TopicPartitionsZnode,
     TopicPartitionZnode,
 )
+from ottla.state_changes import TRACE
 from ottla.types import TopicPartition
 
 UNCLEAN_CONFIG = "unclean.leader.election.enable"
@@ -64,7 +65,10 @@ def to_online(
     for tp, reason in failures.items():
         ctx.journal.state_change(
             logging.ERROR,
-            "Failed to change state for partition %s from %s to OnlinePartition: %s",
+            "Controller %d epoch %d failed to change state for partition %s from %s to"
+            " OnlinePartition: %s",
+            ctx.broker_id,
+            ctx.epoch,
             tp,
             ctx.partition_state(tp).title,
             reason,
@@ -88,25 +92,18 @@ def _move(ctx: ControllerContext, tp: TopicPartition, target: PartitionState) ->
     source = ctx.partition_state(tp)
     ctx.put_partition_state(tp, target)
     state = ctx.leadership.get(tp)
-    ctx.journal.record(
-        "partition",
-        topic=tp.topic,
-        topic_id=ctx.topic_ids.get(tp.topic),
-        partition=tp.partition,
-        from_state=source.title,
-        to_state=target.title,
-    )
+    record_step(ctx, "partition", tp, from_state=source.title, to_state=target.title)
     if target is PartitionState.ONLINE and state is not None:
         ctx.journal.state_change(
             logging.INFO,
-            "Changed partition %s state from %s to %s with state LeaderAndIsr(leader=%d,"
-            " leaderEpoch=%d, isr=%s, zkVersion=%d)",
+            "Changed partition %s from %s to %s with state LeaderAndIsr(leader=%d,"
+            " leaderEpoch=%d, isr=List(%s), zkVersion=%d)",
             tp,
             source.title,
             target.title,
             state.leader,
             state.leader_epoch,
-            list(state.isr),
+            ", ".join(map(str, state.isr)),
             state.zk_version,
         )
     elif target is PartitionState.NEW:
@@ -120,11 +117,7 @@ def _move(ctx: ControllerContext, tp: TopicPartition, target: PartitionState) ->
         )
     else:
         ctx.journal.state_change(
-            logging.INFO,
-            "Changed partition %s state from %s to %s",
-            tp,
-            source.title,
-            target.title,
+            TRACE, "Changed partition %s state from %s to %s", tp, source.title, target.title
         )
 
 

@@ -19,6 +19,7 @@ from ottla.controller.requests import RequestBatch, send_update_metadata
 from ottla.controller.steps import Steps
 from ottla.controller.stored_assignments import Moves, remove_from_admin_node, write_assignments
 from ottla.controller.stored_leadership import raise_epochs, read_states
+from ottla.controller.transitions import record_step
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.znodes import ReplicaAssignment
 from ottla.types import TopicPartition, TopicPartitionReplica
@@ -141,14 +142,9 @@ def _update(ctx: ControllerContext, moves: Moves) -> Steps[set[TopicPartition]]:
         if tp in unfit:
             continue
         current = ctx.assignment(tp)
-        ctx.journal.record(
-            "partition",
-            topic=tp.topic,
-            topic_id=ctx.topic_ids.get(tp.topic),
-            partition=tp.partition,
-            cause=f"reassignment of {list(current.replicas)} to {list(move.target)}",
-        )
         ctx.set_assignment(tp, move)
+        cause = f"reassignment of {list(current.replicas)} to {list(move.target)}"
+        record_step(ctx, "partition", tp, cause=cause)
         unneeded += [
             TopicPartitionReplica(tp.topic, tp.partition, replica)
             for replica in current.replicas
@@ -216,13 +212,8 @@ def _finish(ctx: ControllerContext, moves: Moves) -> Steps[None]:
     )
     yield from send_update_metadata(ctx, ctx.brokers, final)
     for tp, assignment in final.items():
-        ctx.journal.record(
-            "partition",
-            topic=tp.topic,
-            topic_id=ctx.topic_ids.get(tp.topic),
-            partition=tp.partition,
-            cause=f"reassignment to {list(assignment.replicas)} completed",
-        )
+        cause = f"reassignment to {list(assignment.replicas)} completed"
+        record_step(ctx, "partition", tp, cause=cause)
     moving = {tp.topic for tp in ctx.partitions_being_reassigned}
     yield from deletion.resume_topics(ctx, {tp.topic for tp in final} - moving)
 

@@ -15,8 +15,9 @@ from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import RequestBatch
 from ottla.controller.steps import Steps
 from ottla.controller.stored_leadership import MAX_WRITE_ROUNDS, read_states, write_states
-from ottla.controller.transitions import movable_replicas
+from ottla.controller.transitions import movable_replicas, record_step, replica_failure
 from ottla.metadata.znodes import LeaderAndIsr
+from ottla.state_changes import TRACE
 from ottla.types import TopicPartition, TopicPartitionReplica
 
 Replicas = Iterable[TopicPartitionReplica]
@@ -29,9 +30,9 @@ def to_new(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
         tp = replica.topic_partition
         state = ctx.leadership.get(tp)
         if state is not None and state.leader == replica.broker_id:
-            ctx.journal.state_change(
-                logging.ERROR, "Replica %s cannot become new: it leads its partition", replica
-            )
+            source = ctx.replica_state(replica)
+            reason = "it is being requested to become leader"
+            _log_failure(ctx, replica_failure(replica, source, ReplicaState.NEW), reason)
             continue
         if state is not None:
             batch.add_leader_and_isr([replica.broker_id], tp, is_new=True)
@@ -105,23 +106,16 @@ def _move(ctx: ControllerContext, replica: TopicPartitionReplica, target: Replic
         # A broker that is told again what it hosts: at a failover that is every replica.
         return
     ctx.put_replica_state(replica, target)
-    ctx.journal.record(
-        "replica",
-        topic=replica.topic,
-        topic_id=ctx.topic_ids.get(replica.topic),
-        partition=replica.partition,
-        broker=replica.broker_id,
-        from_state=source.title,
-        to_state=target.title,
+    tp, broker_id = replica.topic_partition, replica.broker_id
+    record_step(
+        ctx, "replica", tp, broker=broker_id, from_state=source.title, to_state=target.title
     )
-    ctx.journal.state_change(
-        logging.DEBUG,
-        "Changed state of replica %d for partition %s from %s to %s",
-        replica.broker_id,
-        replica.topic_partition,
-        source.title,
-        target.title,
-    )
+    if ctx.journal.is_tracing:
+        ctx.journal.state_change(
+            TRACE,
+            f"Changed state of replica {broker_id} for partition {tp} from {source.title} to"
+            f" {target.title}",
+        )
 
 
 def _take_offline(
@@ -143,14 +137,19 @@ def _take_offline(
     for tp, state in updated.items():
         ctx.journal.state_change(
             logging.INFO,
-            "Partition %s state changed to LeaderAndIsr(leader=%d, leaderEpoch=%d, isr=%s) after"
-            " removing replica %d from the ISR as part of transition to OfflineReplica",
+            "Partition %s state changed to (Leader:%d,ISR:%s,LeaderEpoch:%d,ZkVersion:%d,"
+            "ControllerEpoch:%d) after removing replica %d from the ISR as part of transition to"
+            " OfflineReplica",
             tp,
             state.leader,
+            ",".join(map(str, state.isr)),
             state.leader_epoch,
-            list(state.isr),
+            state.zk_version,
+            state.controller_epoch,
             broker_id,
         )
+    # A loop of its own: lines of one level are written together.
+    for tp in updated:
         if not ctx.is_queued_for_deletion(tp.topic):
             recipients = [r for r in ctx.assignment(tp).replicas if r != broker_id]
             batch.add_leader_and_isr(recipients, tp, is_new=False)
@@ -192,6 +191,16 @@ def _log_unreadable(
 ) -> None:
     if current is not None or not ctx.is_queued_for_deletion(tp.topic):
         reason = "has no state" if current is None else "belongs to a later controller"
-        ctx.journal.error(
-            f"Replica {broker_id} of {tp} cannot go offline: the partition {reason} in the store"
+        replica = TopicPartitionReplica(tp.topic, tp.partition, broker_id)
+        source = ctx.replica_state(replica)
+        _log_failure(
+            ctx,
+            replica_failure(replica, source, ReplicaState.OFFLINE),
+            f"the partition {reason} in the store",
         )
+
+
+def _log_failure(ctx: ControllerContext, text: str, reason: str) -> None:
+    ctx.journal.state_change(
+        logging.ERROR, "Controller %d epoch %d %s: %s", ctx.broker_id, ctx.epoch, text, reason
+    )

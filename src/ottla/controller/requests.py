@@ -8,11 +8,15 @@ the call: the stop goes out before the epoch that the ISR change brings.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ottla.controller import request_words
 from ottla.controller.context import ControllerContext
+from ottla.controller.events import Answer
 from ottla.controller.steps import ControlRequest, Send, Steps
+from ottla.errors import ErrorCode
 from ottla.metadata.znodes import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, NO_EPOCH
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
@@ -82,10 +86,19 @@ class RequestBatch:
             yield Send(requests)
 
     def _record(self, requests: list[ControlRequest]) -> None:
+        ctx = self._ctx
         for request in requests:
-            self._ctx.journal.record(
-                "request", broker=request.broker_id, cause=type(request.message).__name__
-            )
+            for told in request_words.request_by_topic(request):
+                ctx.journal.record(
+                    "request",
+                    topic=told.topic,
+                    topic_id=None if told.topic is None else ctx.topic_ids.get(told.topic),
+                    broker=request.broker_id,
+                    to_state=request_words.name_of(request.message),
+                    cause=told.words or None,
+                )
+        for level, line in request_words.log_lines(requests, traced=ctx.journal.is_tracing):
+            ctx.journal.state_change(level, "%s", line)
 
     def _leader_and_isr_requests(self) -> list[ControlRequest]:
         ctx = self._ctx
@@ -248,6 +261,29 @@ class RequestBatch:
             )
             requests.append(ControlRequest(broker_id, message, STOP_REPLICA_VERSION))
         return requests
+
+
+def record_answer(ctx: ControllerContext, event: Answer) -> None:
+    """An event for each topic of the request; an error of the whole goes to the log as well."""
+    api = request_words.name_of(event.request)
+    for told in request_words.answer_by_topic(event.request, event.response):
+        ctx.journal.record(
+            "answer",
+            topic=told.topic,
+            topic_id=None if told.topic is None else ctx.topic_ids.get(told.topic),
+            broker=event.broker_id,
+            to_state=api,
+            cause=told.words or None,
+            error=told.error,
+        )
+    if event.response.error_code != ErrorCode.NONE:
+        ctx.journal.state_change(
+            logging.ERROR,
+            "Received error %s in %s response from broker %d",
+            request_words.error_name(event.response.error_code),
+            api,
+            event.broker_id,
+        )
 
 
 def send_update_metadata(

@@ -12,7 +12,7 @@ from ottla.metadata.store import BadVersionError, SetData, StoreError
 from ottla.metadata.znodes import LeaderAndIsr, TopicPartitionStateZnode
 from ottla.types import TopicPartition
 
-# A write that loses against another writer reads again and tries again. Kafka does so for ever;
+# A write that loses against another writer reads again and tries again. Kafka does so forever;
 # nobody but this controller writes states, so a handful of rounds is already suspicious.
 MAX_WRITE_ROUNDS = 10
 

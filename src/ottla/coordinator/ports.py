@@ -37,9 +37,7 @@ class PartitionLog(Protocol):
         """Bytes from the batch that holds `offset` on; the last batch may be cut."""
 
 
-class CoordinatorReplicas(Protocol):
-    """The part of the replica manager that keeps a coordinator's log."""
-
+class Appends(Protocol):
     async def append(
         self,
         batches: Mapping[TopicPartition, memoryview],
@@ -51,9 +49,28 @@ class CoordinatorReplicas(Protocol):
         from_coordinator: bool,
     ) -> Mapping[TopicPartition, AppendResult]: ...
 
+
+class Partitions(Protocol):
     def log(self, tp: TopicPartition) -> PartitionLog | None: ...
 
-    def add_leadership_listener(self, on_leader: OnLeader, on_resign: OnResign) -> None: ...
+
+class Leadership(Protocol):
+    def add(self, on_leader: OnLeader, on_resign: OnResign) -> None:
+        """(partition, leader epoch) each time this broker starts or stops leading; None as epoch
+        where the replica went away altogether."""
+
+
+class CoordinatorReplicas(Protocol):
+    """The parts of the replica manager that keep a coordinator's log."""
+
+    @property
+    def appends(self) -> Appends: ...
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def leadership(self) -> Leadership: ...
 
 
 class ClusterMetadata(Protocol):

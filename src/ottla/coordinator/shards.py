@@ -1,6 +1,6 @@
 """The partitions of an internal topic that this broker leads: loading, unloading, appending.
 
-Both coordinators keep their state so: groups in `__consumer_offsets`, transactions in
+Both coordinators keep their state this way: groups in `__consumer_offsets`, transactions in
 `__transaction_state`. A shard is one such partition with the entries that live in it. They become
 visible only when the whole log was read; a resignation while it loads simply drops it.
 """
@@ -160,7 +160,7 @@ class Shards(Generic[Entry]):
             async with self._one_load:
                 entries = await self._read(tp)
         except (OttlaError, OSError) as error:
-            # Dropped, so that clients look for a coordinator again instead of waiting for ever.
+            # Dropped, so that clients look for a coordinator again instead of waiting forever.
             logger.error("%s cannot be loaded: %s", tp, error)
             self._loads.pop(shard.partition, None)
             self.resigned(tp, None)
@@ -174,7 +174,7 @@ class Shards(Generic[Entry]):
 
     async def _read(self, tp: TopicPartition) -> dict[str, Entry]:
         replay = self._new_replay()
-        source = self._replicas.log(tp)
+        source = self._replicas.partitions.log(tp)
         if source is not None:
             offset = source.start_offset
             # The end may move: transactions' markers are written whether this is loaded or not.
@@ -200,7 +200,7 @@ class Shards(Generic[Entry]):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         batch = _build(entries, self._clock.now_ms(), producer)
         tp = TopicPartition(self._settings.topic, shard.partition)
-        results = await self._replicas.append(
+        results = await self._replicas.appends.append(
             {tp: memoryview(bytearray(batch))},
             acks=self._settings.acks,
             timeout_ms=self._settings.timeout_ms,

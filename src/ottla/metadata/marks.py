@@ -1,6 +1,6 @@
 """Ottla's own znodes, outside everything that Kafka looks at.
 
-`/ottla/brokers/<id>` says that the broker with this id is Ottla's, also while it is down. It is
+`/ottla/brokers/<id>` says that the broker with this id is Ottla's, even while it is down. It is
 written in the transaction that registers the broker, so its mzxid equals the broker's epoch; where
 they differ another program has taken the id since.
 """

@@ -208,7 +208,7 @@ class MetadataStore(Protocol):
 
     A lost connection keeps the session: requests that were sent raise ConnectionLossError (they
     may have happened), later ones wait for the reconnection for at most a session time-out, and
-    watches are set again. An expired session is replaced by itself; its ephemeral nodes and its
+    watches are set again. An expired session is replaced automatically; its ephemeral nodes and its
     watches are gone, and whoever needs them makes them again on CONNECTED. After `close` every
     call raises SessionExpiredError. An illegal path raises BadArgumentsError."""
 

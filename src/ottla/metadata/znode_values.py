@@ -45,7 +45,7 @@ class ReplicaAssignment(NamedTuple):
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
     def reassign_to(self, target: Iterable[int]) -> ReplicaAssignment:
-        """The move to `target`, also where another move runs: both start at `origin` (KIP-455)."""
+        """The move to `target`, even while another move runs: both start at `origin` (KIP-455)."""
         wanted, origin = tuple(dict.fromkeys(target)), self.origin
         replicas = tuple(dict.fromkeys((*wanted, *origin)))
         return ReplicaAssignment(

@@ -282,7 +282,7 @@ class ConfigZnode:
 
     @staticmethod
     def decode(data: bytes | None) -> dict[str, str]:
-        """Garbage is no config at all; values that are not strings are left out."""
+        """Garbage counts as no config at all; values that are not strings are left out."""
         config = (load(data) or {}).get("config")
         if not isinstance(config, dict):
             return {}
@@ -348,7 +348,7 @@ class ReassignPartitionsZnode:
 
     @staticmethod
     def decode(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
-        """Garbage is no reassignment (Kafka logs and carries on)."""
+        """Garbage counts as no reassignment (Kafka logs and carries on)."""
         entries = (load(data) or {}).get("partitions")
         found = {}
         for entry in entries if isinstance(entries, list) else []:

@@ -1,6 +1,7 @@
 """Where log lines go: everything to a file per process, warnings to stderr as well.
 
-The state-change log has a file of its own, as in Kafka (`state.change.logger`).
+The state-change log has a file of its own, as in Kafka, with every line: Kafka's log4j.properties
+leaves out TRACE, and so what becomes of single replicas.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ import sys
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-LINE = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
+from ottla import state_changes
+
+LINE = "[%(asctime)s,%(msecs)03d] %(log4j_level)s %(message)s (%(name)s)"
 TIME = "%Y-%m-%d %H:%M:%S"
 MAX_FILE_BYTES = 32 * 1024 * 1024
 KEPT_FILES = 3
-STATE_CHANGE_LOGGER = "state.change.logger"
+# Levels by the names that tools for Kafka's logs know.
+_LOG4J_LEVELS = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 
 
 class LineFormatter(logging.Formatter):
     """Every line of a message is a whole line of the log, for people and programs that grep."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
+        record.log4j_level = _LOG4J_LEVELS.get(record.levelno, record.levelname)
         line = super().formatMessage(record)
         if "\n" not in record.message:
             return line
@@ -43,9 +48,9 @@ def configure_logging(
         return
     folder.mkdir(parents=True, exist_ok=True)
     root.addHandler(_file_handler(folder / f"{name}.log", formatter))
-    state_changes = logging.getLogger(STATE_CHANGE_LOGGER)
-    state_changes.addHandler(_file_handler(folder / f"{name}-state-change.log", formatter))
-    state_changes.propagate = False
+    state_changes.logger.addHandler(_file_handler(folder / f"{name}-state-change.log", formatter))
+    state_changes.logger.setLevel(state_changes.TRACE)
+    state_changes.logger.propagate = False
 
 
 def _file_handler(path: Path, formatter: logging.Formatter) -> logging.Handler:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Awaitable, Callable, Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.membership import registration
-from ottla.broker.membership.catch_up import delete_when_named
-from ottla.broker.membership.stale_logs import delete_stale_logs, forget_ended_topics
 from ottla.broker.network.limits import ConnectionQuotas
 from ottla.broker.network.server import BrokerServer
+from ottla.broker.replication.catch_up import delete_when_named
 from ottla.errors import InvariantViolated
 from ottla.metadata import znodes
 from ottla.metadata.store import SessionState, StoreError
 from ottla.process.parts import NodeParts
 from ottla.process.settings import check_features, java_date, with_dynamic_config
+from ottla.process.stop_signals import stop_signals
 from ottla.process.tuning import share_for_connections
 from ottla.security.setup import check_security
 from ottla.storage.manager import identity
-from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
+from ottla.storage.manager.dir_lock import DirLocks
 
 if TYPE_CHECKING:
     from ottla.broker.context.services import BrokerServices
@@ -52,12 +50,11 @@ class Node:
         runtime: Runtime,
         store: MetadataStore | None = None,
         *,
-        lock_dir: Callable[[Path], HeldLock] = FlockedDir,
         strict_transitions: bool = False,
     ) -> None:
         self.config = config
         self.strict_transitions = strict_transitions
-        self.lock_dir = lock_dir
+        self.dir_locks = DirLocks(runtime.disk)
         self.runtime = runtime
         # Set when the broker can no longer do its duty; `run_broker` then ends with the error.
         self.failed: asyncio.Future[None] | None = None
@@ -107,6 +104,8 @@ class Node:
 
     async def _start(self) -> None:
         check_security(self.config)
+        self._endings.append(self.dir_locks.release)
+        self.dir_locks.take_all(self.config.log_dirs)
         store = self._store = self._store or await _connect(self.config, self.runtime)
         self._endings.append(store.close)
         await registration.create_permanent_paths(store)
@@ -186,7 +185,7 @@ class Node:
         )
         if check_endpoints:
             await registration.check_endpoints(services.store, info)
-        services.broker_epoch = await registration.register(
+        services.orders.epochs.broker_epoch = await registration.register(
             services.store,
             info,
             session_timeout_ms=services.store.session_timeout_ms,
@@ -232,10 +231,9 @@ class Node:
             self.spawn(self._rejoin())
 
     async def _delete_stale_logs(self) -> None:
-        store, replica_manager = self.services.store, self.parts.replica_manager
-        unnamed = await delete_stale_logs(store, replica_manager)
+        unnamed = await self.parts.stale_logs.delete()
         if unnamed:
-            self.spawn(delete_when_named(store, replica_manager, unnamed))
+            self.spawn(delete_when_named(self.parts.stale_logs, unnamed))
 
     async def _rejoin(self) -> None:
         """Under a new session: register with a new epoch, then take part in elections again."""
@@ -243,8 +241,8 @@ class Node:
             try:
                 # Before, so that no order for a topic's new life meets the log of its old one;
                 # after, because topics may have ended in between.
-                await delete_stale_logs(self.services.store, self.parts.replica_manager)
-                await forget_ended_topics(self.services.store, self.parts.replica_manager)
+                await self.parts.stale_logs.delete()
+                await self.parts.stale_logs.forget_ended_topics()
                 await self._register(check_endpoints=False)
                 await self._delete_stale_logs()
                 break
@@ -287,8 +285,8 @@ class Node:
         if hand_over and parts is not None and not self._stopping:
             from ottla.broker.membership.controlled_shutdown import leave_in_order
 
-            parts.replica_manager.is_leaving = True
-            await leave_in_order(parts.services, lambda: parts.services.broker_epoch)
+            parts.replica_manager.fetchers.is_leaving = True
+            await leave_in_order(parts.services, lambda: parts.orders.epochs.broker_epoch)
         self._stopping = True
         for server in self._servers:
             await server.close()
@@ -321,10 +319,10 @@ async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
 async def run_broker(
     config: BrokerConfig, runtime: Runtime, ready: Callable[[Node], None] | None = None
 ) -> None:
-    """Runs a broker until SIGTERM or SIGINT; raises OttlaError where it cannot go on."""
+    """Runs a broker until SIGTERM, SIGINT or SIGHUP; raises OttlaError where it cannot go on."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, stop.set)
     node = Node(config, runtime)
     await node.start()

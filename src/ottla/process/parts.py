@@ -11,7 +11,7 @@ from ottla.broker.admin.live_config import LiveConfig
 from ottla.broker.admin.topic_settings import TopicSettings
 from ottla.broker.admin.topics import TopicAdmin
 from ottla.broker.context.services import BrokerServices
-from ottla.broker.membership.catch_up import CatchUp
+from ottla.broker.fetching.service import FetchService
 from ottla.broker.membership.controller_channel import ControllerChannel
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.metrics.setup import metrics_of
@@ -19,7 +19,11 @@ from ottla.broker.quotas.clients import ClientQuotas
 from ottla.broker.quotas.connection_rates import ConnectionRates
 from ottla.broker.quotas.mutations import MutationQuotas
 from ottla.broker.replication.alter_isr import AlterIsrManager
+from ottla.broker.replication.catch_up import CatchUp
+from ottla.broker.replication.controller_orders import ControllerOrders
+from ottla.broker.replication.order_epochs import OrderEpochs
 from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.replication.stale_logs import StaleLogs
 from ottla.client.connection import Connection
 from ottla.controller.controller import Controller
 from ottla.coordinator.groups.coordinator import GroupCoordinator
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
-    from ottla.storage.manager.dir_lock import HeldLock
+    from ottla.storage.manager.dir_lock import DirLocks
 
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
@@ -46,7 +50,7 @@ class Process(Protocol):
 
     config: BrokerConfig
     runtime: Runtime
-    lock_dir: Callable[[Path], HeldLock]
+    dir_locks: DirLocks
     strict_transitions: bool
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -75,16 +79,15 @@ class NodeParts:
             runtime,
             config,
             self.topic_settings.of,
-            lock_dir=process.lock_dir,
+            lock_dir=process.dir_locks.take,
             max_open_files=share_for_segments(MAX_OPEN_FILES),
         )
         self.control_credentials = peer_credentials(config, control_listener(config))
         self.channel = ControllerChannel(
             runtime.network, cache, control_listener(config), broker_id, self.control_credentials
         )
-        self.alter_isr = AlterIsrManager(
-            self.channel, broker_id, lambda: self.services.broker_epoch
-        )
+        epochs = OrderEpochs()
+        self.alter_isr = AlterIsrManager(self.channel, broker_id, lambda: epochs.broker_epoch)
         self.metrics = metrics_of(config, self.alter_isr, lambda: self.replica_manager)
         self.replica_manager = ReplicaManager(
             runtime,
@@ -95,7 +98,10 @@ class NodeParts:
             broker_id=broker_id,
             on_dir_failure=self._dir_failed,
         )
-        cache.add_listener(CatchUp(store, self.replica_manager, process.spawn).metadata_came)
+        self.fetches = self._fetch_service(cache)
+        self.orders = ControllerOrders(self.replica_manager, epochs)
+        self.stale_logs = StaleLogs(store, self.replica_manager)
+        cache.add_listener(CatchUp(self.stale_logs, cache, process.spawn).metadata_came)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
         self.transactions = transaction_parts(
             runtime,
@@ -128,6 +134,17 @@ class NodeParts:
         )
         self.services = self._join(broker_id, cluster_id, cache)
 
+    def _fetch_service(self, cache: MetadataCache) -> FetchService:
+        replicas = self.replica_manager
+        return FetchService(
+            self._process.runtime,
+            self._process.config,
+            replicas.partitions,
+            cache,
+            replicas.throttles,
+            replicas.timeouts,
+        )
+
     def _join(self, broker_id: int, cluster_id: str, cache: MetadataCache) -> BrokerServices:
         """What all connections share."""
         config, runtime, store = self._process.config, self._process.runtime, self._store
@@ -139,6 +156,9 @@ class NodeParts:
             store=store,
             metadata_cache=cache,
             replica_manager=self.replica_manager,
+            fetches=self.fetches,
+            orders=self.orders,
+            stale_logs=self.stale_logs,
             controller=self.controller,
             topic_admin=self.topic_admin,
             groups=self.groups,
@@ -184,14 +204,14 @@ class NodeParts:
         if not (hosted or self.topic_settings.knows(topic)):
             return
         resolved = self.topic_settings.set(topic, overrides)
-        self.replica_manager.on_topic_config_change(topic, resolved)
+        self.log_manager.update_settings(topic, resolved)
 
     def _take_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Broker configs changed: hands them to the parts that follow them."""
         self._process.reconfigure(new)
         self.services.config = self.topic_admin.config = new
         self.log_manager.reconfigure(new)
-        self.replica_manager.reconfigure(new)
+        self.replica_manager.throttles.reconfigure(new)
         self._take_log_defaults(new)
         unclean = new.boolean(_UNCLEAN_ELECTION)
         self._controller_config.unclean_leader_election_enable = unclean

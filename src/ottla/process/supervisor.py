@@ -2,7 +2,8 @@
 
 The parent imports everything once and forks, so that children start warm and share those pages.
 It never starts an event loop or a thread before the forks. Each child holds the read end of a
-lifeline pipe: when the parent goes, however it goes, the children see end-of-file and stop.
+lifeline pipe: when the parent goes, however it goes, the children see end-of-file and stop. The
+store sees in the same way when the parent and all brokers are gone, and goes last.
 """
 
 from __future__ import annotations
@@ -17,16 +18,28 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ottla.errors import OttlaError
+from ottla.process.claim import await_unlocked, check_port, lock_for_up
+from ottla.process.data_folder import (
+    config_path,
+    pid_path,
+    remove_pid,
+    run_folder,
+    store_folder,
+    write_pid,
+)
+from ottla.process.stop_signals import stop_signals
 from ottla.process.tuning import collect_rarely, raise_file_limit, schedule_as_told
+from ottla.runtime import HeldLock, SystemDisk
 
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 60.0
 # A broker with many logs has much to make durable; one that is killed meanwhile recovers them all.
 STOP_TIMEOUT_S = 45.0
 MAX_BROKERS = 32
+STORE = "store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +71,7 @@ def broker_properties(options: UpOptions, broker_id: int) -> dict[str, str]:
         "broker.id": str(broker_id),
         "listeners": address,
         "advertised.listeners": address,
-        "log.dirs": str(options.data / f"broker-{broker_id}"),
+        "log.dirs": str(options.data.absolute() / f"broker-{broker_id}"),
         "zookeeper.connect": options.zookeeper_connect,
         "zookeeper.session.timeout.ms": "6000",
         "offsets.topic.replication.factor": replication,
@@ -69,33 +82,39 @@ def broker_properties(options: UpOptions, broker_id: int) -> dict[str, str]:
     }
     if options.metrics_port is not None:
         properties["ottla.metrics.port"] = str(options.metrics_port + broker_id)
-    return properties | dict(options.overrides)
-
-
-def config_path(data: Path, broker_id: int) -> Path:
-    return data / "config" / f"broker-{broker_id}.properties"
-
-
-def pid_path(data: Path, name: str) -> Path:
-    return data / "run" / f"{name}.pid"
+    given = dict(options.overrides)
+    for key in ("log.dirs", "log.dir"):
+        if key in given:
+            folders = (part.strip() for part in given[key].split(","))
+            given[key] = ",".join(str(Path(part).absolute()) for part in folders if part)
+    return properties | given
 
 
 @dataclass(slots=True)
 class _Child:
     name: str
     pid: int
+    pid_file: Path
+
+    def forget_pid(self) -> None:
+        """A pid file speaks of a process that lives; a broker that was started again by hand has
+        its own there."""
+        remove_pid(self.pid_file, self.pid)
 
 
 class _Pipes:
-    """One pipe on which children say that they are ready, one that says the parent lives."""
+    """One pipe on which children say that they are ready, one that says the parent lives, and one
+    that says that somebody needs the store: the parent and all brokers hold its write end."""
 
     def __init__(self) -> None:
         self.ready_read, self.ready_write = os.pipe()
         self.lifeline_read, self.lifeline_write = os.pipe()
+        self.store_users_read, self.store_users_write = os.pipe()
 
-    def keep_child_ends(self) -> None:
+    def keep_child_ends(self, *, is_store: bool) -> None:
         os.close(self.ready_read)
         os.close(self.lifeline_write)
+        os.close(self.store_users_write if is_store else self.store_users_read)
 
     def end_lifeline(self) -> None:
         if self.lifeline_write >= 0:
@@ -104,21 +123,60 @@ class _Pipes:
 
 
 def run(options: UpOptions) -> int:
-    """Runs until SIGINT or SIGTERM; the exit code of `ottla up`."""
-    _prepare_folders(options)
+    """Runs until SIGINT, SIGTERM or SIGHUP; the exit code of `ottla up`."""
     raise_file_limit()
-    print(f"data folder: {options.data.resolve()}", flush=True)
-    if options.brokers == 1 and options.zookeeper is None:
-        return _run_alone(options)
+    lock = _claim(options)
+    try:
+        _prepare_folders(options)
+        _say(f"data folder: {options.data.resolve()}", sys.stdout)
+        if options.brokers == 1 and options.zookeeper is None:
+            return _run_alone(options)
+        return _run_children(options)
+    finally:
+        lock.release()
+
+
+def _claim(options: UpOptions) -> HeldLock:
+    """Lock, then ports: nothing that anybody may use is written before both are known to be
+    free. A bad --set fails here too, in one line."""
+    from ottla.config.broker import BrokerConfig
+
+    disk, folders = SystemDisk(), [store_folder(options.data)]
+    configs: list[BrokerConfig] = []
+    for broker_id in range(options.brokers):
+        config = BrokerConfig.from_properties(broker_properties(options, broker_id))
+        configs.append(config)
+        folders += config.log_dirs
+    if "," in str(options.data.absolute()) and "log.dirs" not in options.overrides:
+        raise OttlaError(
+            f"{options.data.absolute()} has a comma, which separates folders in log.dirs: choose "
+            "another folder with --data"
+        )
+    run_folder(options.data).mkdir(parents=True, exist_ok=True)
+    lock = lock_for_up(disk, options.data, run_folder(options.data))
+    try:
+        await_unlocked(disk, folders)
+        if options.zookeeper is None:
+            check_port(HOST, options.zookeeper_port, "the store", "--zookeeper-port")
+        for broker_id, config in enumerate(configs):
+            for endpoint in config.listeners:
+                check_port(endpoint.host, endpoint.port, f"broker-{broker_id}", "--port")
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def _run_children(options: UpOptions) -> int:
     import ottla.process.node  # noqa: F401  (imported before the forks: children share it)
 
-    watched = {signal.SIGCHLD, signal.SIGINT, signal.SIGTERM}
+    watched = {signal.SIGCHLD, *stop_signals()}
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     pipes = _Pipes()
     children: list[_Child] = []
     try:
         if options.zookeeper is None:
-            children.append(_fork("store", options, pipes, partial(_store_main, options, pipes)))
+            children.append(_fork(STORE, options, pipes, partial(_store_main, options, pipes)))
         for broker_id in range(options.brokers):
             children.append(
                 _fork(
@@ -135,41 +193,40 @@ def run(options: UpOptions) -> int:
     finally:
         pipes.end_lifeline()
         _reap(children)
-        for child_name in ["store", *(f"broker-{i}" for i in range(options.brokers))]:
-            pid_path(options.data, child_name).unlink(missing_ok=True)
+        for child in children:
+            child.forget_pid()
 
 
 def _prepare_folders(options: UpOptions) -> None:
-    from ottla.config.broker import BrokerConfig
     from ottla.config.definitions import format_properties
 
-    for name in ("config", "run", "logs"):
+    for name in ("config", "logs"):
         (options.data / name).mkdir(parents=True, exist_ok=True)
     for broker_id in range(options.brokers):
         properties = broker_properties(options, broker_id)
-        BrokerConfig.from_properties(properties)  # a bad --set fails here, in one line
         config_path(options.data, broker_id).write_text(format_properties(properties))
 
 
 def _fork(name: str, options: UpOptions, pipes: _Pipes, main: Callable[[], None]) -> _Child:
     pid = os.fork()
     if pid:
-        pid_path(options.data, name).write_text(f"{pid}\n")
-        return _Child(name, pid)
+        child = _Child(name, pid, pid_path(options.data, name))
+        write_pid(child.pid_file, pid)
+        return child
     code = 1
     try:
-        # Ctrl-C goes to the whole foreground group: only the parent acts on it.
+        # Ctrl-C and the end of a terminal go to the whole group: only the parent acts on them.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
-        pipes.keep_child_ends()
+        pipes.keep_child_ends(is_store=name == STORE)
         main()
         code = 0
     except OttlaError as error:
-        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        _say(f"{name}: {error}")
     except OSError as error:
-        print(f"{name}: {error.strerror or error} {error.filename or ''}".rstrip(), file=sys.stderr)
+        _say(f"{name}: {error.strerror or error} {error.filename or ''}".rstrip())
     finally:
-        sys.stderr.flush()
         os._exit(code)
 
 
@@ -179,15 +236,14 @@ def _store_main(options: UpOptions, pipes: _Pipes) -> None:
 
     async def main() -> None:
         server = ZooKeeperServer(
-            system_runtime(), options.data / "store", host=HOST, port=options.zookeeper_port
+            system_runtime(), store_folder(options.data), host=HOST, port=options.zookeeper_port
         )
         await server.start()
         os.write(pipes.ready_write, b"+")
-        # The store outlives the brokers: they close their sessions in it when they stop.
-        await _stop_requested(pipes, ignore_lifeline_for_s=STOP_TIMEOUT_S)
+        await _store_unneeded(pipes)
         await server.stop()
 
-    _run_loop("store", options, main())
+    _run_loop(STORE, options, main())
 
 
 def _broker_main(options: UpOptions, broker_id: int, pipes: _Pipes) -> None:
@@ -200,9 +256,17 @@ def _broker_main(options: UpOptions, broker_id: int, pipes: _Pipes) -> None:
 
     async def main() -> None:
         node = Node(config, system_runtime())
-        await node.start()
+        parent_gone = _end_of(pipes.lifeline_read)
+        starting = asyncio.ensure_future(node.start())
+        await asyncio.wait((starting, parent_gone), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            # Nobody waits for it any more; the store, which it may be waiting for, goes too.
+            starting.cancel()
+            await asyncio.wait((starting,))
+            return
+        starting.result()
         os.write(pipes.ready_write, b"+")
-        await serve_until(node, _asked_to_leave(pipes))
+        await serve_until(node, _asked_to_leave(parent_gone))
 
     _run_loop(f"broker-{broker_id}", options, main())
 
@@ -216,10 +280,12 @@ def _run_alone(options: UpOptions) -> int:
     from ottla.zk.embedded import EmbeddedStore
     from ottla.zk.server.server import ZooKeeperServer
 
+    pid_file = pid_path(options.data, "broker-0")
+
     async def main() -> None:
         runtime = system_runtime()
         store = ZooKeeperServer(
-            runtime, options.data / "store", host=HOST, port=options.zookeeper_port
+            runtime, store_folder(options.data), host=HOST, port=options.zookeeper_port
         )
         await store.start()
         config = BrokerConfig.from_file(config_path(options.data, 0))
@@ -228,26 +294,26 @@ def _run_alone(options: UpOptions) -> int:
         is_own = config.zookeeper_connect == options.zookeeper_connect
         node = Node(config, runtime, EmbeddedStore(store.engine) if is_own else None)
         stop = asyncio.Event()
-        for stop_signal in (signal.SIGINT, signal.SIGTERM):
+        for stop_signal in stop_signals():
             asyncio.get_running_loop().add_signal_handler(stop_signal, stop.set)
 
         async def nobody_takes_over() -> bool:
             await stop.wait()
-            print("stopping", file=sys.stderr, flush=True)
+            _say("stopping")
             return False
 
         try:
             await node.start()
-            _print_ready(options, [_Child("broker-0", os.getpid())])
+            _print_ready(options, [_Child("broker-0", os.getpid(), pid_file)])
             await serve_until(node, nobody_takes_over())
         finally:
             await store.stop()
 
-    pid_path(options.data, "broker-0").write_text(f"{os.getpid()}\n")
+    write_pid(pid_file, os.getpid())
     try:
         _run_loop("broker-0", options, main())
     finally:
-        pid_path(options.data, "broker-0").unlink(missing_ok=True)
+        remove_pid(pid_file, os.getpid())
     return 0
 
 
@@ -262,28 +328,50 @@ def _run_loop(name: str, options: UpOptions, main: Coroutine[Any, Any, None]) ->
         runner.run(main)
 
 
-async def _asked_to_leave(pipes: _Pipes) -> bool:
+async def _asked_to_leave(parent_gone: asyncio.Future[None]) -> bool:
     """True for a broker that leaves alone; with every broker going nobody could take over."""
-    whole_cluster_stops = await _stop_requested(pipes)
-    return not whole_cluster_stops
+    await asyncio.wait((_terminated(), parent_gone), return_when=asyncio.FIRST_COMPLETED)
+    return not parent_gone.done()
 
 
-async def _stop_requested(pipes: _Pipes, ignore_lifeline_for_s: float = 0.0) -> bool:
-    """Waits for SIGTERM (false) or the parent's end (true)."""
+async def _store_unneeded(pipes: _Pipes) -> None:
+    """The store outlives the brokers: they close their sessions in it when they stop. It goes when
+    the parent says so, or when the parent and all brokers are gone; of a broker that stands still
+    it does not take notice for ever."""
+    nobody_left = _end_of(pipes.store_users_read)
+    await asyncio.wait(
+        (terminated := _terminated(), nobody_left, parent_gone := _end_of(pipes.lifeline_read)),
+        return_when=asyncio.FIRST_COMPLETED,
+    )
+    if parent_gone.done():
+        await asyncio.wait(
+            (terminated, nobody_left), timeout=STOP_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+        )
+
+
+def _terminated() -> asyncio.Future[None]:
     loop = asyncio.get_running_loop()
-    lifeline_cut: asyncio.Future[bool] = loop.create_future()
+    future: asyncio.Future[None] = loop.create_future()
+    loop.add_signal_handler(signal.SIGTERM, _resolve, future)
+    return future
 
-    def resolve(value: bool) -> None:
-        if not lifeline_cut.done():
-            lifeline_cut.set_result(value)
 
-    def on_lifeline() -> None:
-        loop.remove_reader(pipes.lifeline_read)
-        loop.call_later(ignore_lifeline_for_s, resolve, True)
+def _end_of(pipe: int) -> asyncio.Future[None]:
+    """Done when nobody has the write end any more; nothing is ever written."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
 
-    loop.add_signal_handler(signal.SIGTERM, resolve, False)
-    loop.add_reader(pipes.lifeline_read, on_lifeline)
-    return await lifeline_cut
+    def at_end() -> None:
+        loop.remove_reader(pipe)
+        _resolve(future)
+
+    loop.add_reader(pipe, at_end)
+    return future
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _await_ready(pipes: _Pipes, children: list[_Child]) -> bool:
@@ -300,42 +388,50 @@ def _await_ready(pipes: _Pipes, children: list[_Child]) -> bool:
             pid, status = os.waitpid(child.pid, os.WNOHANG)
             if pid:
                 children.remove(child)
-                print(f"{child.name} did not start ({_ending(status)})", file=sys.stderr)
+                child.forget_pid()
+                _say(f"{child.name} did not start ({_ending(status)})")
                 return False
     if missing > 0:
-        print(f"not ready after {READY_TIMEOUT_S:.0f} s; see the logs", file=sys.stderr)
+        _say(f"not ready after {READY_TIMEOUT_S:.0f} s; see the logs")
     return missing == 0
 
 
 def _print_ready(options: UpOptions, children: list[_Child]) -> None:
     for child in children:
-        print(f"{child.name}: pid {child.pid}")
+        _say(f"{child.name}: pid {child.pid}", sys.stdout)
     if options.metrics_port is not None:
         for broker_id in range(options.brokers):
-            print(f"metrics: http://{HOST}:{options.metrics_port + broker_id}/metrics")
-    print(
+            _say(f"metrics: http://{HOST}:{options.metrics_port + broker_id}/metrics", sys.stdout)
+    _say(
         f"ready: bootstrap.servers={options.bootstrap_servers} "
         f"zookeeper={options.zookeeper_connect}",
-        flush=True,
+        sys.stdout,
     )
+
+
+def _say(text: str, stream: TextIO | None = None) -> None:
+    """A terminal that is gone must not keep a cluster from its orderly stop."""
+    with contextlib.suppress(OSError):
+        print(text, file=stream or sys.stderr, flush=True)
 
 
 def _watch(children: list[_Child], watched: set[signal.Signals]) -> int:
     """Reports children that end; returns when asked to stop or when the cluster cannot go on."""
     while True:
         if signal.sigwait(watched) != signal.SIGCHLD:
-            print("stopping", file=sys.stderr, flush=True)
+            _say("stopping")
             return 0
         for child in list(children):
             pid, status = os.waitpid(child.pid, os.WNOHANG)
             if not pid:
                 continue
             children.remove(child)
-            print(f"{child.name} (pid {pid}) ended: {_ending(status)}", file=sys.stderr, flush=True)
-            if child.name == "store" or not children:
+            child.forget_pid()
+            _say(f"{child.name} (pid {pid}) ended: {_ending(status)}")
+            if child.name == STORE or not children:
                 return 1
-            if [c.name for c in children] == ["store"]:
-                print("no broker is left; the store goes on for `ottla broker`", file=sys.stderr)
+            if [c.name for c in children] == [STORE]:
+                _say("no broker is left; the store goes on for `ottla broker`")
 
 
 def _ending(status: int) -> str:
@@ -345,9 +441,9 @@ def _ending(status: int) -> str:
 
 def _reap(children: list[_Child]) -> None:
     """Brokers first (the lifeline told them), then the store, then whoever did not listen."""
-    brokers = [child for child in children if child.name != "store"]
+    brokers = [child for child in children if child.name != STORE]
     _await_end(brokers)
-    store = [child for child in children if child.name == "store"]
+    store = [child for child in children if child.name == STORE]
     for child in store:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGTERM)

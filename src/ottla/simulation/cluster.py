@@ -245,12 +245,7 @@ class SimCluster:
     async def _run_broker(self, broker_id: int, process: Process, runtime: Runtime) -> None:
         from ottla.process.node import Node
 
-        node = Node(
-            self._broker_config(broker_id),
-            runtime,
-            lock_dir=runtime.disk.lock,  # type: ignore[attr-defined]
-            strict_transitions=True,
-        )
+        node = Node(self._broker_config(broker_id), runtime, strict_transitions=True)
         try:
             await node.start()
             self.nodes[broker_id] = node

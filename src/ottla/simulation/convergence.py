@@ -138,7 +138,7 @@ def _replicas(
 ) -> Iterator[str]:
     """Every assigned replica is there with the right role, and no other."""
     who = f"broker {node.broker_id}"
-    hosted = {partition.tp: partition for partition in node.parts.replica_manager.partitions()}
+    hosted = {partition.tp: partition for partition in node.parts.replica_manager.partitions}
     for tp, state in states.items():
         assigned = node.broker_id in topics[tp.topic].partitions[tp.partition].replicas
         partition = hosted.pop(tp, None)
@@ -187,7 +187,7 @@ def _folders(cluster: SimCluster, node: Node, topics: dict[str, TopicAssignment]
 
 def _configs(node: Node, tree: Tree, topics: dict[str, TopicAssignment]) -> Iterator[str]:
     """Replicas go by the configs in the store."""
-    for partition in node.parts.replica_manager.partitions():
+    for partition in node.parts.replica_manager.partitions:
         name = partition.tp.topic
         if partition.log is not None and name in topics:
             wanted = LogConfig.resolve(node.config, _config(tree, name))

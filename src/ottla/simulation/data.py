@@ -184,7 +184,7 @@ class Data:
     def _hosted(self) -> dict[TopicPartition, dict[int, Log]]:
         found: dict[TopicPartition, dict[int, Log]] = {tp: {} for tp in self.stage.partitions}
         for broker_id, node in self.cluster.nodes.items():
-            for partition in node.parts.replica_manager.partitions():
+            for partition in node.parts.replica_manager.partitions:
                 if partition.log is not None:
                     found.setdefault(partition.tp, {})[broker_id] = partition.log
         return found
@@ -224,7 +224,7 @@ def _broker_id(name: str) -> int:
 
 
 def _log(node: Node, tp: TopicPartition) -> Log | None:
-    partition: Partition | None = node.parts.replica_manager.hosted(tp)
+    partition: Partition | None = node.parts.replica_manager.partitions.get(tp)
     return None if partition is None else partition.log
 
 

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from ottla.storage.manager.dir_lock import DirInUse
+from ottla.runtime import DirInUse
 
 # Of the writes since the last sync, how many a power cut takes back.
 _LOST_WRITE_SHARE = 0.5
@@ -279,7 +279,7 @@ class ProcessDisk:
 class DiskLock:
     def __init__(self, locked: set[Path], folder: Path) -> None:
         if folder in locked:
-            raise DirInUse(f"{folder} is locked")
+            raise DirInUse(folder)
         locked.add(folder)
         self._locked = locked
         self._folder = folder

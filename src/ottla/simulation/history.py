@@ -166,7 +166,7 @@ class History:
             controller = node.controller
             if controller.is_active:
                 self._claim(("controller of epoch", controller.epoch), node.broker_id)
-            for partition in node.parts.replica_manager.partitions():
+            for partition in node.parts.replica_manager.partitions:
                 if partition.is_leader and partition.log is not None:
                     key = (partition.log.topic_id, partition.tp, partition.leader_epoch)
                     self._claim(("leader of", *key), node.broker_id)

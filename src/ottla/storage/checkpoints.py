@@ -16,7 +16,6 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-LOCK = ".lock"
 
 
 class CheckpointDamaged(Exception):

@@ -34,7 +34,7 @@ _MARKERS = {0: "ABORT", 1: "COMMIT"}
 
 
 class CannotDump(OttlaError):
-    """A file that is none of a log's, or that is damaged at a place that the text names."""
+    """A file that does not belong to a log, or is damaged at a place that the text names."""
 
 
 def texts(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:

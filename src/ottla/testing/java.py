@@ -191,8 +191,11 @@ class ApacheKafka(Running):
         name: str = "kafka-2.8.2",
         overrides: Mapping[str, str] | None = None,
         first_id: int = 0,
+        flags: Sequence[str] = (),
     ) -> None:
+        """`flags` are more flags of the JVM, such as a log4j.configuration."""
         self.zookeeper = zookeeper
+        self._flags = (*SERVER_FLAGS, *flags)
         self._name = name
         self._overrides = dict(overrides or {})
         self._ids = range(first_id, first_id + brokers)
@@ -261,7 +264,7 @@ class ApacheKafka(Running):
         config = _write_properties(
             self._folder / f"broker-{broker_id}.properties", {**settings, **self._overrides}
         )
-        command = [*java_command(self._name, "kafka.Kafka", SERVER_FLAGS), str(config)]
+        command = [*java_command(self._name, "kafka.Kafka", self._flags), str(config)]
         log = self._folder / f"broker-{broker_id}.log"
         return JavaServer(f"Apache Kafka broker {broker_id}", command, port, log)
 

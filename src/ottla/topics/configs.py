@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from ottla.config.definitions import (
@@ -45,7 +45,7 @@ follower.replication.throttled.replicas List "" replicas
 segment.bytes I 1073741824 >=14
   Size of a segment file.
 retention.ms L 604800000 >=-1
-  How long records are kept; -1 for ever.
+  How long records are kept; -1 forever.
 flush.messages L LMAX >=0
   Records before the log is flushed to disk.
 message.format.version Str 2.8-IV1 version
@@ -149,6 +149,8 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
+    # The topic's own values as they are stored, for people to read.
+    overrides: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def compact(self) -> bool:
@@ -170,7 +172,8 @@ class LogConfig:
         values = _values(broker_config, overrides or {})
         attributes = {name.replace(".", "_"): value for name, value in values.items()}
         policies = cast("tuple[str, ...]", attributes.pop("cleanup_policy"))
-        return LogConfig(cleanup_policy=frozenset(policies), **attributes)  # type: ignore[arg-type]  # types follow the table, checked in tests
+        own = dict(overrides or {})
+        return LogConfig(cleanup_policy=frozenset(policies), overrides=own, **attributes)  # type: ignore[arg-type]  # types follow the table, checked in tests
 
 
 def validate_topic_configs(overrides: Mapping[str, str]) -> None:
@@ -189,7 +192,7 @@ def validate_topic_configs(overrides: Mapping[str, str]) -> None:
 
 
 def validate_topic_config_names(names: Iterable[str]) -> None:
-    """LogConfig.validateNames: raises KafkaError(INVALID_CONFIG) for a name that is none."""
+    """LogConfig.validateNames: raises KafkaError(INVALID_CONFIG) for an unknown name."""
     for name in names:
         if name not in topic_definitions():
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")

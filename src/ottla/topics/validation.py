@@ -219,7 +219,7 @@ def plan_direct_expansion(
     brokers: Sequence[BrokerMetadata],
     random: Random,
 ) -> dict[int, list[int]]:
-    """The same for who writes the znode without asking a broker (AdminZkClient.addPartitions).
+    """The same for whoever writes the znode without asking a broker (AdminZkClient.addPartitions).
 
     As there: how many partitions are proposed is not compared with the total, and the texts are
     others than those of CreatePartitions.

@@ -35,7 +35,7 @@ _MAX_TABLE = 64
 
 
 class WireError(OttlaError):
-    """Bytes that are no such message, or a message that has no such bytes."""
+    """Bytes that are not such a message, or a message that cannot be such bytes."""
 
 
 class UnsupportedVersion(WireError):

@@ -73,7 +73,7 @@ _MARKER_VALUE = struct.Struct(">hi")
 
 
 class CorruptBatch(WireError):
-    """Bytes that are no record batch, or whose checksum is wrong."""
+    """Bytes that are not a record batch, or whose checksum is wrong."""
 
 
 class OldMagic(WireError):

@@ -8,6 +8,8 @@ from typing import Any
 
 from ottla.broker.context.request import RequestContext
 from ottla.broker.membership.metadata_cache import MetadataCache
+from ottla.broker.replication.order_epochs import OrderEpochs
+from ottla.broker.replication.order_log import OrderLog
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
 from ottla.wire.framing import RequestHeader
@@ -77,8 +79,7 @@ def context(
         "metadata_cache": cache or MetadataCache(),
         "cluster_id": "cluster",
         "broker_id": 1,
-        "broker_epoch": -1,
-        "controller_epoch": 0,
+        "orders": SimpleNamespace(epochs=OrderEpochs(), log=OrderLog(1)),
     }
     known.update(services)
     header = RequestHeader(0, version, 1, "test")

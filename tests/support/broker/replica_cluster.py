@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 
 from ottla.broker.context.request import RequestContext
-from ottla.broker.handlers import fetch, list_offsets
+from ottla.broker.fetching.service import FetchService
+from ottla.broker.handlers import fetch, leader_and_isr, list_offsets
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange
+from ottla.broker.replication.append import ProduceResult
+from ottla.broker.replication.controller_orders import ControllerOrders
 from ottla.broker.replication.follower import fetcher
+from ottla.broker.replication.order_epochs import OrderEpochs
+from ottla.broker.replication.order_log import Sender
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.replica_manager import ReplicaManager
-from ottla.broker.replication.types import ProduceResult
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode
 from ottla.runtime import Runtime, SystemClock, SystemDisk, SystemNetwork
@@ -61,6 +65,16 @@ class RecordedIsr:
         self.changes.pop(tp).answered(IsrAnswer(error))
 
 
+class SameTopicSettings:
+    """Stands for TopicSettings: the store knows of no configs."""
+
+    def __init__(self) -> None:
+        self.loaded: list[tuple[list[str], list[str]]] = []
+
+    async def load(self, topics: Iterable[str], again: Iterable[str] = ()) -> None:
+        self.loaded.append((list(topics), list(again)))
+
+
 class OffsetClock(SystemClock):
     """The machine's clock, put forward by tests."""
 
@@ -98,15 +112,25 @@ class Broker:
         self.manager = ReplicaManager(
             self.runtime, self.config, self.log_manager, self.cache, self.isr
         )
+        self.orders = ControllerOrders(self.manager, OrderEpochs())
+        self.fetches = FetchService(
+            self.runtime,
+            self.config,
+            self.manager.partitions,
+            self.cache,
+            self.manager.throttles,
+            self.manager.timeouts,
+        )
         self.services = SimpleNamespace(
             runtime=self.runtime,
             config=self.config,
             broker_id=broker_id,
             metadata_cache=self.cache,
             client_quotas=None,
+            topic_settings=SameTopicSettings(),
             replica_manager=self.manager,
-            broker_epoch=-1,
-            controller_epoch=0,
+            fetches=self.fetches,
+            orders=self.orders,
         )
 
     async def start(self) -> None:
@@ -164,25 +188,26 @@ class Broker:
             ]
         else:
             request.ungrouped_partition_states = [state]
-        response = self.manager.become_leader_or_follower(request, version)
+        errors = self.orders.carry_out(leader_and_isr.read_orders(request), Sender(0, 1, 0))
+        response = leader_and_isr.make_response(request, version, errors)
         if version >= 5:
             return ErrorCode(response.topics[0].partition_errors[0].error_code)
         return ErrorCode(response.partition_errors[0].error_code)
 
     @property
     def partition(self) -> Partition:
-        return self.manager.partition(TP)
+        return self.manager.partitions.require(TP)
 
     @property
     def log(self) -> Log:
-        log = self.manager.log(TP)
+        log = self.manager.partitions.log(TP)
         assert log is not None
         return log
 
     async def produce(
         self, count: int = 1, *, acks: int = 1, timeout_ms: int = 1000, tp: TopicPartition = TP
     ) -> ProduceResult:
-        results = await self.manager.append(
+        results = await self.manager.appends.append(
             {tp: client_batch(count)}, acks=acks, timeout_ms=timeout_ms
         )
         return results[tp]

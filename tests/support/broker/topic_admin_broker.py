@@ -31,15 +31,20 @@ class FakeController:
 class FakeChannel:
     def __init__(self) -> None:
         self.sent: list[Any] = []
-        self.failure: Exception | None = None
+        # What is answered or raised, one after the other.
+        self.answers: list[Any] = []
+        self.answered = asyncio.Event()
         self.release = asyncio.Event()
 
     async def send(self, message: Any, version: int, *, timeout_ms: float) -> object:
         self.sent.append((message, version))
         await self.release.wait()
-        if self.failure is not None:
-            raise self.failure
-        return m.CreateTopicsResponse()
+        answer = self.answers.pop(0)
+        if not self.answers:
+            self.answered.set()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 class Broker:

@@ -71,7 +71,10 @@ class MemoryLog:
 
 
 class MemoryReplicas:
+    """Stands for the replica manager and for its parts."""
+
     def __init__(self) -> None:
+        self.appends = self.partitions = self.leadership = self
         self.logs: dict[TopicPartition, MemoryLog] = {}
         self.fail_with: ErrorCode | None = None
         # Cleared by a test that wants appends to wait for their replication.
@@ -96,9 +99,7 @@ class MemoryReplicas:
     def log(self, tp: TopicPartition) -> MemoryLog:
         return self.logs.setdefault(tp, MemoryLog())
 
-    def add_leadership_listener(
-        self, on_leader: Callable[..., None], on_resign: Callable[..., None]
-    ) -> None:
+    def add(self, on_leader: Callable[..., None], on_resign: Callable[..., None]) -> None:
         self.listeners.append((on_leader, on_resign))
 
 

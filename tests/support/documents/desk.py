@@ -79,7 +79,13 @@ def environment(programs: Path, wheels: Path | None) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("PYTEST_", "PYTHONPATH", "VIRTUAL_ENV", "OTTLA_BOOTSTRAP"))
     }
-    path = f"{programs}{os.pathsep}{kept.get('PATH', '')}"
+    # Nothing is found by chance in the environment of the tests.
+    elsewhere = [
+        folder
+        for folder in kept.get("PATH", "").split(os.pathsep)
+        if not (Path(folder) / "ottla").exists()
+    ]
+    path = os.pathsep.join([str(programs), *elsewhere])
     # A laptop's own name may not resolve in a network with nothing but a loopback interface.
     found = {**kept, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(java_home())}
     return found if wheels is None else {**found, "UV_FIND_LINKS": str(wheels)}

@@ -31,13 +31,8 @@ class PagePlan:
     fresh: tuple[str, ...] = ()  # folders outside it that a page writes to
     installs: bool = False  # in an empty environment, where it says pip
     needs_spark: bool = False
+    run_by: str = ""  # a test of the page's own
 
-    @property
-    def is_run(self) -> bool:
-        return self is not NOTHING_TO_RUN
-
-
-NOTHING_TO_RUN = PagePlan()
 
 CHECKOUT = (
     "src",
@@ -85,13 +80,11 @@ PLANS: Mapping[str, PagePlan] = {
         }
     ),
     "docs/cli.md": PagePlan(
-        before=(
-            A_CLUSTER,
-            # So that there is a topic of offsets to be dumped, and nothing the page speaks of.
-            "ottla topics --create --topic other --partitions 1",
-            "ottla groups --reset-offsets --group other --topic other --to-earliest --execute",
-        ),
-        stays={**UP, FOLLOW: "true"},
+        stays={
+            **UP,
+            "ottla zookeeper --data other-store --port 2182": "ls other-store/*",
+            FOLLOW: "true",
+        },
         drawn={
             "EU90pM3STQq4HeI_CKdueA": (
                 "ottla topics --describe --topic clicks | grep -o 'TopicId: [^[:space:]]*'"
@@ -111,6 +104,7 @@ PLANS: Mapping[str, PagePlan] = {
             " --judged kafka-4.1": _MINUTES,
         }
     ),
+    "docs/creation.md": PagePlan(run_by="tests/integration/test_docs_creation.py"),
     "docs/kazoo-suite.md": PagePlan(
         left_out={
             "python tests/peers/kazoo_suite/run.py outcomes.json": (
@@ -180,10 +174,6 @@ PLANS: Mapping[str, PagePlan] = {
         needs_spark=True,
     ),
 }
-
-
-def plan_of(page: str) -> PagePlan:
-    return PLANS.get(page, NOTHING_TO_RUN)
 
 
 def left_out() -> list[str]:

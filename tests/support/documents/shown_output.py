@@ -13,6 +13,7 @@ _MASKS = (
     (re.compile(r"(?<![\w.:])/[\w./-]+"), "PATH"),
     (re.compile(r"\d{1,3}(?:,\d{3})+|\d+\.\d+"), "#"),
     (re.compile(r"\d+"), "#"),
+    (re.compile(r"(?<=s) \(#:#:#\)$"), ""),
     (re.compile(r"[ \t]+"), " "),
 )
 

@@ -18,7 +18,7 @@ from ottla.testing import ProcessCluster
 
 WAIT_S = 120.0
 # One record holds all partitions of one order, a line for each: only the first has a time.
-LEADS = re.compile(r".*INFO (?P<tp>\S+): leads from .* with epoch (?P<e>\d+)")
+LEADS = re.compile(r".*INFO .*\] Leader (?P<tp>\S+) starts at leader epoch (?P<e>\d+) ")
 
 
 @contextmanager

@@ -24,6 +24,8 @@ from ottla.wire.schema import Field
 PROGRAM = Path(__file__).parents[2] / "peers" / "wire_java" / "WireBytes.java"
 READ_PROGRAM = PROGRAM.with_name("WireRead.java")
 RECORDS_PROGRAM = PROGRAM.with_name("WireRecords.java")
+# For the jars of 2.8.2, whose conversions are matched; Kafka 4 has dropped message sets.
+MESSAGE_SETS_PROGRAM = PROGRAM.with_name("WireMessageSets.java")
 FIXTURE = Path(__file__).parents[2] / "unit" / "wire" / "java_bytes.tsv"
 # Jackson (for Kafka's JSON converters) and the compression codecs come with the broker's jars.
 JAR_SETS = ("kafka-clients-3.9", "kafka-2.8.2")

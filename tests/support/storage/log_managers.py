@@ -7,8 +7,6 @@ from pathlib import Path
 
 from ottla.config.broker import BrokerConfig
 from ottla.runtime import Disk, Runtime, SystemDisk, SystemNetwork
-from ottla.simulation.disk import ProcessDisk
-from ottla.storage.manager.dir_lock import FlockedDir
 from ottla.storage.manager.log_manager import LogManager
 from ottla.topics.configs import LogConfig
 from tests.support.storage.log_helpers import ManualClock
@@ -29,5 +27,4 @@ def manager(
         Runtime(clock or ManualClock(), random.Random(3), SystemNetwork(), used),
         BrokerConfig.from_properties(properties),
         lambda _: LogConfig(**topic),  # type: ignore[arg-type]
-        lock_dir=used.lock if isinstance(used, ProcessDisk) else FlockedDir,
     )

@@ -104,6 +104,13 @@ class CrashDisk:
         content.synced = data
         self.named.add(path)
 
+    def rename(self, source: Path, target: Path) -> None:
+        self.check()
+        self.files[target] = self.files.pop(source)
+        if source in self.named:
+            self.named.discard(source)
+            self.named.add(target)
+
     def exists(self, path: Path) -> bool:
         return path in self.files
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.cli import main as cli_main
-from ottla.cli.events import line, parse_event
+from ottla.cli.events import is_about, line, parse_event
 
 
 @pytest.mark.parametrize(
@@ -16,12 +16,21 @@ from ottla.cli.events import line, parse_event
         ({"event": "Startup", "kind": "event", "ts_ms": 0, "controller_epoch": 1},
          "1970-01-01 00:00:00.000Z epoch=1 Startup"),
         ({"event": "BrokerChange", "kind": "replica", "ts_ms": 1500, "controller_epoch": 2,
-          "topic": "t", "partition": 3, "broker": 1, "from": "New", "to": "Online"},
-         "1970-01-01 00:00:01.500Z epoch=2 BrokerChange replica t-3 broker=1 New -> Online"),
+          "topic": "t", "partition": 3, "broker": 1, "from": "NewReplica", "to": "OnlineReplica",
+          "leader": -1, "isr": [1, 2], "replicas": [1, 2, 3], "leader_epoch": 4},
+         "1970-01-01 00:00:01.500Z epoch=2 BrokerChange replica t-3 broker=1 "
+         "NewReplica -> OnlineReplica leader=none isr=1,2 replicas=1,2,3 leader_epoch=4"),
         ({"event": "TopicDeletion", "kind": "request", "ts_ms": 1, "controller_epoch": 2,
-          "broker": 1, "to": "StopReplica", "cause": "2 partitions"},
-         "1970-01-01 00:00:00.001Z epoch=2 TopicDeletion request broker=1 StopReplica "
-         "(2 partitions)"),
+          "topic": "t", "broker": 1, "to": "StopReplica", "cause": "stop partitions 0,1"},
+         "1970-01-01 00:00:00.001Z epoch=2 TopicDeletion request t broker=1 StopReplica "
+         "(stop partitions 0,1)"),
+        ({"event": "StopReplicaResponseReceived", "kind": "answer", "ts_ms": 1, "topic": "t",
+          "controller_epoch": 2, "broker": 1, "to": "StopReplica", "error": "NONE"},
+         "1970-01-01 00:00:00.001Z epoch=2 StopReplicaResponseReceived answer t broker=1 "
+         "StopReplica error=NONE"),
+        ({"event": "X", "kind": "partition", "ts_ms": 1, "controller_epoch": 2, "topic": "t",
+          "isr": "all", "leader": None},
+         "1970-01-01 00:00:00.001Z epoch=2 X partition t leader=None isr=all"),
         ({"event": "TopicChange", "kind": "illegal", "ts_ms": 1, "controller_epoch": 2,
           "topic": "t", "partition": 0, "from": "OnlinePartition", "to": "NewPartition",
           "cause": "not a valid transition, the state is kept"},
@@ -34,6 +43,15 @@ from ottla.cli.events import line, parse_event
 )  # fmt: skip
 def test_lines(event: dict[str, Any], text: str) -> None:
     assert line(event) == text
+
+
+def test_events_of_a_topic() -> None:
+    assert is_about({"event": "X", "kind": "partition", "topic": "t"}, "t")
+    assert not is_about({"event": "X", "kind": "partition", "topic": "u"}, "t")
+    assert is_about({"event": "X", "kind": "request", "topic": "t"}, "t")
+    assert not is_about({"event": "X", "kind": "request", "topic": "u"}, "t")
+    assert is_about({"event": "X", "kind": "answer", "topic": "*"}, "t")
+    assert not is_about({"event": "X", "kind": "request"}, "t")
 
 
 def test_only_objects_with_an_event_are_events() -> None:

@@ -61,7 +61,7 @@ def test_partition_transitions(
         assert movable_partitions(ctx, [TP], target) == [TP]
         assert ctx.journal.illegal_transitions == 0 and not caplog.records
         return
-    text = f"Partition t-3 cannot go from {source.title} to {target.title}"
+    text = f"change state for partition t-3 from {source.title} to {target.title}"
     if strict:
         with pytest.raises(IllegalTransition, match=text):
             movable_partitions(ctx, [TP], target)
@@ -82,7 +82,7 @@ def test_replica_transitions(
         assert movable_replicas(ctx, [REPLICA], target) == [REPLICA]
         assert ctx.journal.illegal_transitions == 0 and not caplog.records
         return
-    text = f"cannot go from {source.title} to {target.title}"
+    text = f"of replica 1 for partition t-3 from {source.title} to {target.title} failed"
     if strict:
         with pytest.raises(IllegalTransition, match=text):
             movable_replicas(ctx, [REPLICA], target)

@@ -14,4 +14,4 @@ def test_every_line_of_a_message_is_a_line_of_the_log():
 
 def test_one_line_stays_as_it_is():
     record = logging.LogRecord("who", logging.WARNING, "", 0, "100%%", (), None)
-    assert LineFormatter(LINE, TIME).format(record).endswith("WARNING 100%% (who)")
+    assert LineFormatter(LINE, TIME).format(record).endswith(" WARN 100%% (who)")

@@ -119,7 +119,7 @@ async def test_a_failed_start_leaves_checkpoints_alone(engine: Engine, tmp_path:
     await node.start()
     topic = m.CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     await _ask(node, m.CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5)
-    assert node.services.replica_manager.log(TopicPartition("t", 0)) is not None
+    assert node.services.replica_manager.partitions.log(TopicPartition("t", 0)) is not None
     await node.stop()
     checkpoints = _checkpoints(tmp_path)
     assert b"t 0 0" in checkpoints["replication-offset-checkpoint"]

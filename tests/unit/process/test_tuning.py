@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from ottla.process.supervisor import config_path, pid_path
+from ottla.process.data_folder import config_path, pid_path
 from ottla.process.tuning import let_others_finish
 from ottla.testing.cluster import ProcessCluster
 

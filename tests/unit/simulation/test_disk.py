@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.runtime import DirInUse
 from ottla.simulation.disk import ProcessDisk, SimDisk
-from ottla.storage.manager.dir_lock import DirInUse
 
 FOLDER = Path("/data")
 

@@ -24,11 +24,17 @@ def broker(**given: str) -> BrokerConfig:
 def test_attributes_defaults_and_table_agree() -> None:
     """Without a broker, with a default broker, and as a plain dataclass: the same."""
     assert LogConfig.resolve() == LogConfig() == LogConfig.resolve(broker())
-    assert sorted(configs.topic_definitions()) == [
-        field.name.replace("_", ".") for field in fields(LogConfig)
-    ]
-    for field in fields(LogConfig):
+    settings = [field for field in fields(LogConfig) if field.name != "overrides"]
+    assert sorted(configs.topic_definitions()) == [f.name.replace("_", ".") for f in settings]
+    for field in settings:
         assert type(getattr(LogConfig.resolve(), field.name)) is type(field.default)
+
+
+def test_what_the_topic_set_itself_is_kept_as_it_was_given() -> None:
+    own = {"retention.ms": "5", "cleanup.policy": "compact,delete"}
+    resolved = LogConfig.resolve(broker(log__retention__ms="7"), own)
+    assert resolved.overrides == own and resolved.retention_ms == 5
+    assert LogConfig.resolve(broker(log__retention__ms="7")).overrides == {}
 
 
 def test_synonyms_exist_and_have_the_topic_configs_type() -> None:

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 # Below 6, from where on a quota on mutations would refuse the topic (KIP-599).
 _CREATE_TOPICS_VERSION = 5
 _MAX_CREATIONS_UNDER_WAY = 10_000
+# Between two tries to reach a controller.
+_RETRY_PAUSE_S = 0.1
 
 
 class CreateTopics(Protocol):
@@ -160,7 +162,8 @@ class AutomaticTopics:
         wanted = [automatic_topic(self._config, name) for name in new]
         self._being_created.update(new)
         if not self._controller.is_active:
-            task = asyncio.get_running_loop().create_task(self._ask_controller(wanted))
+            loop = asyncio.get_running_loop()
+            task = loop.create_task(self._ask_controller(wanted), name="automatic-topics")
             self._requests.add(task)
             task.add_done_callback(self._requests.discard)
             return {}
@@ -180,22 +183,52 @@ class AutomaticTopics:
         }
 
     async def _ask_controller(self, topics: list[m.CreateTopicsRequest.CreatableTopic]) -> None:
-        timeout_ms = self._config.integer("request.timeout.ms")
-        request = m.CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+        """Asks whoever is the controller until one has answered for every topic.
+
+        In Kafka 2.8 the broker writes the topic itself and the next controller finds it; here the
+        next controller has to be asked again if the old one died, or stood still, with the request.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._config.integer("request.timeout.ms") / 1000
+        open_topics = {topic.name: topic for topic in topics}
+        problem = ""
         try:
-            response = await self._controller_client.send(
-                request, _CREATE_TOPICS_VERSION, timeout_ms=timeout_ms
-            )
-        except (OSError, TimeoutError) as error:
-            logger.info("the controller could not be asked to create topics: %s", error)
-            return
+            while open_topics and (left_ms := int((deadline - loop.time()) * 1000)) > 0:
+                request = m.CreateTopicsRequest(
+                    topics=list(open_topics.values()), timeout_ms=left_ms
+                )
+                try:
+                    response = await self._controller_client.send(
+                        request, _CREATE_TOPICS_VERSION, timeout_ms=left_ms
+                    )
+                except (OSError, TimeoutError) as error:
+                    problem = str(error)
+                else:
+                    problem = ErrorCode.NOT_CONTROLLER.name
+                    results = cast("m.CreateTopicsResponse", response).topics
+                    self._take_answers(open_topics, results)
+                if open_topics:
+                    await asyncio.sleep(_RETRY_PAUSE_S)
         finally:
             self._being_created.difference_update(topic.name for topic in topics)
-        results = cast("m.CreateTopicsResponse", response).topics
-        created = {r.name for r in results if r.error_code == ErrorCode.NONE}
-        _log_creations([topic for topic in topics if topic.name in created])
+        if open_topics:
+            names_left = ", ".join(open_topics)
+            logger.info("the controller could not be asked to create %s: %s", names_left, problem)
+
+    def _take_answers(
+        self,
+        open_topics: dict[str, m.CreateTopicsRequest.CreatableTopic],
+        results: Sequence[m.CreateTopicsResponse.CreatableTopicResult],
+    ) -> None:
+        """Takes out the topics that were dealt with, and tells what became of them."""
         for result in results:
-            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            if result.error_code == ErrorCode.NOT_CONTROLLER:
+                continue
+            topic = open_topics.pop(result.name, None)
+            self._being_created.discard(result.name)
+            if topic is not None and result.error_code == ErrorCode.NONE:
+                _log_creations([topic])
+            elif result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 logger.warning(
                     "the controller did not create topic %s: code %d %s",
                     result.name,

@@ -66,7 +66,7 @@ class TopicConfigs:
         if validate_only:
             return
         # The metadata cache may not know yet that the topic is gone, and nobody would remove a
-        # config that is written after its topic's end: the topic has to be there in the same
+        # config that is written after its topic's end: the topic has to be there at the same
         # moment.
         is_there = Check(znodes.TopicZnode.path(topic), ANY_VERSION)
         results = await store_with_note(

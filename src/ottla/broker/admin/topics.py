@@ -350,7 +350,7 @@ class TopicAdmin:
     async def delete_topics(
         self, topics: Sequence[str], *, timeout_ms: int, quota: MutationQuota | None = None
     ) -> dict[str, ErrorCode]:
-        """Marks topics for deletion and waits until they left the metadata cache."""
+        """Marks topics for deletion and waits until they have left the metadata cache."""
         codes = dict.fromkeys(topics, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         known = []
         for name in topics:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.broker.admin.topic_settings import TopicSettings
     from ottla.broker.admin.topics import TopicAdmin
+    from ottla.broker.fetching.service import FetchService
     from ottla.broker.membership.metadata_cache import MetadataCache
     from ottla.broker.membership.ports import ControllerPort
     from ottla.broker.metrics.counts import RequestMetrics
     from ottla.broker.quotas.clients import ClientQuotas
     from ottla.broker.quotas.mutations import MutationQuotas
+    from ottla.broker.replication.controller_orders import ControllerOrders
     from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.stale_logs import StaleLogs
     from ottla.config.broker import BrokerConfig
     from ottla.coordinator.groups.coordinator import GroupCoordinator
     from ottla.coordinator.producer_ids import ProducerIds
@@ -35,6 +38,9 @@ class BrokerServices:
     store: MetadataStore
     metadata_cache: MetadataCache
     replica_manager: ReplicaManager
+    fetches: FetchService
+    orders: ControllerOrders
+    stale_logs: StaleLogs
     controller: ControllerPort
     topic_admin: TopicAdmin
     groups: GroupCoordinator
@@ -49,7 +55,3 @@ class BrokerServices:
     client_quotas: ClientQuotas | None = None
     # None: nothing is counted.
     request_metrics: RequestMetrics | None = None
-    # czxid of /brokers/ids/<id>; changes when the broker registers again (KIP-380).
-    broker_epoch: int = -1
-    # Highest controller epoch seen in LeaderAndIsr, StopReplica and UpdateMetadata together.
-    controller_epoch: int = 0

@@ -6,7 +6,7 @@ name do not mix (KIP-516).
 
 A session also knows which of its partitions a request must look at: those named in it, those that
 could not be read to their end, and those that have moved since. The others cost nothing, so that a
-session of ten thousands of idle partitions is cheap.
+session with tens of thousands of idle partitions is cheap.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from collections.abc import Iterable
 from random import Random
 from typing import Protocol
 
-from ottla.broker.replication.purgatory import FetchWait, Readable
-from ottla.broker.replication.types import FetchPartition, FetchResult
+from ottla.broker.fetching.waits import FetchWait, Readable
+from ottla.broker.replication.fetch_protocol import (
+    MAX_SESSION_EPOCH,
+    NO_SESSION,
+    FetchPartition,
+    FetchResult,
+)
+from ottla.broker.replication.partition import Watcher
 from ottla.errors import ErrorCode
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
-FINAL_EPOCH = -1
-INITIAL_EPOCH = 0
-NO_SESSION = 0
-_MAX_EPOCH = 0x7FFFFFFF
 _EVICTABLE_AFTER_MS = 120_000
+_LARGEST_ID = 0x7FFFFFFE
 
 
 Identity = tuple[TopicId | str, int]
@@ -137,7 +140,7 @@ class Watched(Readable, Protocol):
     """A partition that tells sessions when it moves."""
 
     @property
-    def watchers(self) -> dict[SessionEntry, None]: ...
+    def watchers(self) -> dict[Watcher, None]: ...
 
 
 class FetchSession:
@@ -166,7 +169,7 @@ class FetchSession:
                 entry.session = self
             else:
                 known.asked_again(entry.want)
-            # To the end: partitions with data are named again in every request, and others shall
+            # To the end: partitions with data are named again in every request, and others are to
             # get their turn when the response size is short.
             self.dirty.pop(known, None)
             self.dirty[known] = None
@@ -182,7 +185,7 @@ class FetchSession:
             entry.session = None
 
     def news(self, results: Results, *, full: bool) -> Results:
-        """What the answer holds. Those with records come last in the next one, also where the
+        """What the answer holds. Those with records come last in the next one, even where the
         client does not name them again (KIP-227)."""
         news = [(entry, result) for entry, result in results if entry.is_news(result) or full]
         dirty = self.dirty
@@ -223,7 +226,7 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_ids != uses_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        session.next_epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
+        session.next_epoch = 1 if epoch == MAX_SESSION_EPOCH else epoch + 1
         session.used_before_ms, session.used_ms = session.used_ms, now_ms
         return session
 
@@ -235,7 +238,7 @@ class FetchSessions:
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
-            session_id = self._random.randint(1, _MAX_EPOCH - 1)
+            session_id = self._random.randint(1, _LARGEST_ID)
         session = FetchSession(session_id, uses_ids=uses_ids, privileged=privileged, now_ms=now_ms)
         self._sessions[session_id] = session
         return session

@@ -61,11 +61,11 @@ def _place(manager: ReplicaManager, tp: TopicPartition, folder: Path) -> ErrorCo
         return ErrorCode.KAFKA_STORAGE_ERROR
     if folder not in logs.dirs.online():
         return ErrorCode.LOG_DIR_NOT_FOUND
-    if manager.is_offline(tp):
+    if manager.partitions.is_offline(tp):
         return ErrorCode.KAFKA_STORAGE_ERROR
     if logs.get(tp) is None:
         logs.prefer_dir(tp, folder)
-    if manager.hosted(tp) is None:
+    if manager.partitions.get(tp) is None:
         return ErrorCode.REPLICA_NOT_AVAILABLE
     try:
         manager.moves.move(tp, folder)

@@ -5,7 +5,7 @@ its own; the answer waits until every partition has a leader in this broker's me
 most timeout_ms.
 Versions: the same fields in all; 2 is flexible; 3 refuses topics above the quota on mutations
 (KIP-599), before that the client is only told to wait.
-Left out: a throttled client is trusted to wait, its connection is read on.
+Left out: a throttled client is trusted to wait: its connection is still read.
 """
 
 from __future__ import annotations

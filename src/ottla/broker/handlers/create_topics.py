@@ -8,7 +8,7 @@ counts; 6 refuses topics above the quota on mutations (KIP-599), before that the
 told to wait; 7 answers the topic id.
 Rights: CREATE on the cluster or the topic; DESCRIBE_CONFIGS to see the new topic's configs and
 counts (TopicConfigErrorCode 29 otherwise).
-Left out: a throttled client is trusted to wait, its connection is read on.
+Left out: a throttled client is trusted to wait: its connection is still read.
 """
 
 from __future__ import annotations

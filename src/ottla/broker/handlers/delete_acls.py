@@ -1,7 +1,7 @@
 """DeleteAcls (31), versions 0 to 3.
 
 Behaviour: removes the ACLs that match any of the filters and lists them under the first filter
-that matched; no match is no error. SECURITY_DISABLED without an authoriser.
+that matched; no match is not an error. SECURITY_DISABLED without an authoriser.
 Versions: 0 knows literal patterns only; 1 has pattern types (KIP-290); 2 is flexible.
 Rights: ALTER on the cluster.
 Left out: the resource type USER of version 3, which Kafka 2.8 does not have.

@@ -68,9 +68,9 @@ def _wanted(request: m.DeleteRecordsRequest) -> dict[TopicPartition, int]:
 
 
 def _delete(ctx: RequestContext, tp: TopicPartition, offset: int) -> tuple[Partition, int]:
-    if is_internal(tp.topic) and ctx.services.replica_manager.knows(tp):
+    if is_internal(tp.topic) and ctx.services.replica_manager.partitions.is_known(tp):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    partition = ctx.services.replica_manager.partition(tp)
+    partition = ctx.services.replica_manager.partitions.require(tp)
     log = partition.leader_log()
     if "delete" not in log.settings.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)

@@ -1,7 +1,7 @@
 """DeleteTopics (20), versions 0 to 6.
 
 Behaviour: only the controller deletes (NOT_CONTROLLER otherwise). A topic is marked under
-/admin/delete_topics; the answer waits until it left this broker's metadata cache, at most
+/admin/delete_topics; the answer waits until it has left this broker's metadata cache, at most
 timeout_ms.
 Versions: with delete.topic.enable=false the code is TOPIC_DELETION_DISABLED from 3 on and
 INVALID_REQUEST before; 5 refuses topics above the quota on mutations (KIP-599); 6 takes topic

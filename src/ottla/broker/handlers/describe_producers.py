@@ -50,7 +50,7 @@ def _answer(
         names.validate(tp.topic)
         if refused:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        log = ctx.services.replica_manager.partition(tp).log
+        log = ctx.services.replica_manager.partitions.require(tp).log
         if log is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     except KafkaError as error:

@@ -1,9 +1,9 @@
 """ElectLeaders (43), versions 0 to 2.
 
-Behaviour: the controller elects the preferred leader (type 0) or, where nobody in the ISR lives, an
-unclean one (type 1). The answer waits until this broker's metadata cache shows the new leaders, at
-most timeout_ms (REQUEST_TIMED_OUT). A null list means all partitions; those that need no election
-are then left out of the answer.
+Behaviour: the controller elects the preferred leader (type 0) or, where nobody in the ISR is alive,
+an unclean one (type 1). The answer waits until this broker's metadata cache shows the new leaders,
+at most timeout_ms (REQUEST_TIMED_OUT). A null list means all partitions; those that need no
+election are then left out of the answer.
 Versions: 0 knows preferred elections only and has no error code at the top.
 Left out: nothing.
 """

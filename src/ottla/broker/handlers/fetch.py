@@ -3,9 +3,10 @@
 Behaviour: reads from the leader, or from v11 on from any replica; followers (replica id 0 or more)
 move high watermarks and ISRs by their fetches. Waits up to max_wait_ms for min_bytes. Incremental
 sessions from v7 on (KIP-227), topic ids instead of names from v13 on (KIP-516).
-Versions: below 4 clients cannot read stored batches: UNSUPPORTED_VERSION per partition (there is no
-down-conversion). v12 has lastFetchedEpoch and divergingEpoch, v15 moves the replica id into a tag,
-v16 adds the current leader's endpoint beside errors 6 and 74 (KIP-951).
+Versions: 0 and 1 get messages of format 0, 2 and 3 of format 1, converted down from the stored
+batches unless message.downconversion.enable is off (UNSUPPORTED_VERSION). v12 has lastFetchedEpoch
+and divergingEpoch, v15 moves the replica id into a tag, v16 adds the current leader's endpoint
+beside errors 6 and 74 (KIP-951).
 Readers of committed records (isolation level 1, v4) see up to the last stable offset and are told
 which transactions in the records were aborted.
 A leader names a follower in the client's rack where replica.selector.class says so (v11, KIP-392);
@@ -19,11 +20,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.fetching.incremental import fetch_in_session
+from ottla.broker.fetching.down_conversion import DownConversion
+from ottla.broker.fetching.params import READ_COMMITTED, FetchParams, check_isolation_level
+from ottla.broker.fetching.reads import CUT_BATCH
 from ottla.broker.fetching.sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    NO_SESSION,
     FetchSession,
     Identity,
     Results,
@@ -31,12 +31,12 @@ from ottla.broker.fetching.sessions import (
     identity,
 )
 from ottla.broker.quotas.clients import FetchAllowance
-from ottla.broker.replication.types import (
-    READ_COMMITTED,
-    FetchParams,
+from ottla.broker.replication.fetch_protocol import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
     FetchPartition,
     FetchResult,
-    check_isolation_level,
 )
 from ottla.errors import ErrorCode
 from ottla.security.rights import (
@@ -82,6 +82,8 @@ async def handle(ctx: RequestContext, request: m.FetchRequest) -> m.FetchRespons
     if allowed.wait_ms:
         return _throttled(ctx, scope, allowed.wait_ms)
     results = await _read(ctx, request, scope, allowed.max_bytes)
+    if ctx.version < _OLDEST_WITH_BATCHES:
+        results = await _in_old_format(ctx, request, results)
     session_id = NO_SESSION
     if scope.session is not None:
         session_id = scope.session.id
@@ -97,7 +99,7 @@ def _scope(ctx: RequestContext, request: m.FetchRequest) -> _Scope:
     named = _named(ctx, request)
     if ctx.version < _OLDEST_WITH_SESSIONS:
         return _Scope(named, None, True)
-    sessions = ctx.services.replica_manager.fetch_sessions
+    sessions = ctx.services.fetches.sessions
     now_ms = ctx.services.runtime.clock.monotonic_ms()
     uses_ids = ctx.version >= _OLDEST_WITH_IDS
     session_id, epoch = request.session_id, request.session_epoch
@@ -189,7 +191,7 @@ def _throttled(ctx: RequestContext, scope: _Scope, wait_ms: int) -> m.FetchRespo
     """FetchContext.getThrottledResponse: a session goes on as it was, a new one does not begin."""
     session_id = NO_SESSION
     if scope.session is not None and scope.full:
-        ctx.services.replica_manager.fetch_sessions.close(scope.session.id)
+        ctx.services.fetches.sessions.close(scope.session.id)
     elif scope.session is not None:
         session_id = scope.session.id
     return m.FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
@@ -198,7 +200,7 @@ def _throttled(ctx: RequestContext, scope: _Scope, wait_ms: int) -> m.FetchRespo
 async def _read(
     ctx: RequestContext, request: m.FetchRequest, scope: _Scope, allowed_bytes: int
 ) -> Results:
-    wanted, manager = scope.wanted, ctx.services.replica_manager
+    wanted, fetches = scope.wanted, ctx.services.fetches
     replica_id = _replica_id(ctx, request)
     max_bytes = min(request.max_bytes, allowed_bytes)
     if replica_id < 0:
@@ -217,7 +219,7 @@ async def _read(
     refused = {entry: FetchResult(error) for entry, error in _objections(ctx, wanted, replica_id)}
     readable = [entry for entry in wanted if entry not in refused] if refused else wanted
     if scope.session is not None:
-        results = await fetch_in_session(manager, params, scope.session, readable)
+        results = await fetches.fetch_in_session(params, scope.session, readable)
         if ctx.authorizer is not None:
             # Others of the session may have moved meanwhile; rights can be gone since they were
             # looked at.
@@ -225,10 +227,10 @@ async def _read(
             lost = {entry: FetchResult(err) for entry, err in _objections(ctx, late, replica_id)}
             results = [(entry, lost.get(entry, result)) for entry, result in results]
     else:
-        read = await manager.fetch(params, [(entry.tp, entry.want) for entry in readable])
+        read = await fetches.fetch(params, [(entry.tp, entry.want) for entry in readable])
         results = [(entry, result) for entry, (_, result) in zip(readable, read, strict=True)]
     if params.is_follower:
-        manager.count_sent((entry.tp, result) for entry, result in results)
+        fetches.count_sent((entry.tp, result) for entry, result in results)
     if not refused:
         return results
     if scope.session is not None and not scope.full:
@@ -266,14 +268,24 @@ def _refused_topics(
 
 def _format_objection(ctx: RequestContext, tp: TopicPartition) -> ErrorCode:
     """What a client of this (old) version cannot be sent."""
-    log = ctx.services.replica_manager.log(tp)
-    if log is None:
-        return ErrorCode.NONE
-    if log.settings.compression_type == "zstd":
+    log = ctx.services.replica_manager.partitions.log(tp)
+    if log is not None and log.settings.compression_type == "zstd":
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    if ctx.version < _OLDEST_WITH_BATCHES:
-        return ErrorCode.UNSUPPORTED_VERSION
     return ErrorCode.NONE
+
+
+async def _in_old_format(ctx: RequestContext, request: m.FetchRequest, results: Results) -> Results:
+    """KafkaApis.maybeConvertFetchedData; followers have their records converted in any case."""
+    conversion = DownConversion(ctx.version)
+    is_client = _replica_id(ctx, request) < 0
+    converted = []
+    for entry, result in results:
+        log = ctx.services.replica_manager.partitions.log(entry.tp)
+        forbidden = log is not None and not log.settings.message_downconversion_enable
+        if is_client and forbidden and result.size and result.records is not CUT_BATCH:
+            result = FetchResult(ErrorCode.UNSUPPORTED_VERSION)
+        converted.append((entry, await conversion.convert(result, entry.want.fetch_offset)))
+    return converted
 
 
 # --- the answer ---------------------------------------------------------------------------------
@@ -310,7 +322,7 @@ def _response(
     if leaders:
         answered.node_endpoints = [
             response.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in ctx.services.replica_manager.leader_nodes(leaders, ctx.listener)
+            for node in ctx.services.replica_manager.partitions.leader_nodes(leaders, ctx.listener)
         ]
     return answered
 
@@ -341,6 +353,6 @@ def _partition_data(
 def _set_current_leader(
     ctx: RequestContext, tp: TopicPartition, data: m.FetchResponse.PartitionData
 ) -> int:
-    leader, epoch = ctx.services.replica_manager.current_leader(tp)
+    leader, epoch = ctx.services.replica_manager.partitions.current_leader(tp)
     data.current_leader = m.FetchResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
     return leader

@@ -1,8 +1,9 @@
 """LeaderAndIsr (4), versions 0 to 7.
 
 Behaviour: the controller's orders to lead or follow, carried out at once; per-partition codes as in
-Kafka 2.8 (broker/replication/roles.py). A stale broker epoch gives 77, a stale controller epoch 11,
-both at the top and for every partition.
+Kafka 2.8 (broker/replication/controller_orders.py). Before, the configs of topics that are new here
+are read and logs of other topics of the same name deleted. A stale broker epoch gives 77, a stale
+controller epoch 11, both at the top and for every partition.
 Versions: 0 and 1 name the topic in every partition, 2 to 4 group by name, from 5 on answers are
 grouped by topic id. v6 adds the recovery state, v7 the KRaft flag; both are not used.
 Left out: the type field (full or incremental): partitions that a full request does not name stay.
@@ -11,11 +12,11 @@ Left out: the type field (full or incremental): partitions that a full request d
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.membership.stale_logs import delete_stale_logs
-from ottla.broker.replication.request_epochs import refusal
-from ottla.broker.replication.roles import create_logs_ahead, refuse_leader_and_isr
+from ottla.broker.replication.controller_orders import Errors, Order
+from ottla.broker.replication.order_log import Sender
 from ottla.errors import ErrorCode
 from ottla.metadata.store import StoreError
 from ottla.security.rights import Operation, allowed_on_cluster
@@ -26,22 +27,66 @@ if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
     from ottla.broker.context.services import BrokerServices
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
+# From this version on answers are grouped by topic id.
+_ANSWERS_BY_ID = 5
 
 
 async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
+    services, controller = ctx.services, ctx.services.orders
+    orders = read_orders(request)
     if not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION):
-        return refuse_leader_and_isr(request, ctx.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    error = refusal(ctx.services, request.broker_epoch, request.controller_epoch)
+        return _refuse(request, ctx.version, orders, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    sender = Sender(request.controller_id, request.controller_epoch, ctx.header.correlation_id)
+    controller.log.handling("LeaderAndIsr", sender, len(orders))
+    clock = services.runtime.clock
+    begun_ms = clock.monotonic_ms()
+    response = await _obey(ctx, request, orders, sender)
+    elapsed_ms = clock.monotonic_ms() - begun_ms
+    controller.log.finished("LeaderAndIsr", sender, len(orders), elapsed_ms)
+    return response
+
+
+async def _obey(
+    ctx: RequestContext, request: m.LeaderAndIsrRequest, orders: Sequence[Order], sender: Sender
+) -> m.LeaderAndIsrResponse:
+    services, controller = ctx.services, ctx.services.orders
+    await _load_topic_configs(services, orders)
+    error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
+    if error is ErrorCode.NONE:
+        await _settle_other_lives(services, request)
+        await controller.make_logs_ahead(orders)
+        if request.controller_epoch < controller.epochs.controller_epoch:
+            # A newer controller spoke up while the logs were made.
+            error = ErrorCode.STALE_CONTROLLER_EPOCH
+    if error is ErrorCode.STALE_CONTROLLER_EPOCH:
+        controller.log.old_controller("LeaderAndIsr", sender, controller.epochs.controller_epoch)
     if error is not ErrorCode.NONE:
-        return refuse_leader_and_isr(request, ctx.version, error)
-    manager = ctx.services.replica_manager
-    await _settle_other_lives(ctx.services, request)
-    await create_logs_ahead(manager, request)
-    if request.controller_epoch < ctx.services.controller_epoch:
-        # A newer controller spoke up while the logs were made.
-        return refuse_leader_and_isr(request, ctx.version, ErrorCode.STALE_CONTROLLER_EPOCH)
-    return manager.become_leader_or_follower(request, ctx.version)
+        return _refuse(request, ctx.version, orders, error)
+    return make_response(request, ctx.version, controller.carry_out(orders, sender))
+
+
+def read_orders(request: m.LeaderAndIsrRequest) -> list[Order]:
+    orders = [
+        Order(TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+    orders += [
+        Order(TopicPartition(state.topic_name, state.partition_index), ZERO_TOPIC_ID, state)
+        for state in request.ungrouped_partition_states
+    ]
+    return orders
+
+
+async def _load_topic_configs(services: BrokerServices, orders: Sequence[Order]) -> None:
+    """The logs that are made need their topics' configs at once."""
+    logs = services.replica_manager.log_manager
+    topics = dict.fromkeys(order.tp.topic for order in orders)
+    # What is known of a topic that has no log here may be of an earlier life.
+    hosted = {order.tp.topic for order in orders if logs.get(order.tp)}
+    again = [topic for topic in topics if topic not in hosted]
+    await services.topic_settings.load(topics, again=again)
 
 
 async def _settle_other_lives(services: BrokerServices, request: m.LeaderAndIsrRequest) -> None:
@@ -49,19 +94,61 @@ async def _settle_other_lives(services: BrokerServices, request: m.LeaderAndIsrR
 
     The store says which id is the right one; where the request is wrong the logs stay.
     """
-    manager = services.replica_manager
+    logs = services.replica_manager.log_manager
     other = []
     for topic in request.topic_states:
         if services.metadata_cache.forget_other_life(topic.topic_name, topic.topic_id):
             # The configs went with it.
             await services.topic_settings.load([topic.topic_name])
         for state in topic.partition_states:
-            known = manager.log_manager.get(TopicPartition(topic.topic_name, state.partition_index))
+            known = logs.get(TopicPartition(topic.topic_name, state.partition_index))
             if known is not None and ZERO_TOPIC_ID not in (known.topic_id, topic.topic_id):
                 other += [topic.topic_name] if known.topic_id != topic.topic_id else []
     if other:
         try:
-            await delete_stale_logs(services.store, manager, only=other)
+            await services.stale_logs.delete(only=other)
             await services.topic_settings.load(other, again=other)
         except StoreError as error:
-            log.warning("logs of %s may be of topics that ended: %r", ", ".join(other), error)
+            logger.warning("logs of %s may be of topics that ended: %r", ", ".join(other), error)
+
+
+def make_response(
+    request: m.LeaderAndIsrRequest,
+    version: int,
+    errors: Errors,
+    top_level: ErrorCode = ErrorCode.NONE,
+) -> m.LeaderAndIsrResponse:
+    response = m.LeaderAndIsrResponse
+    if version < _ANSWERS_BY_ID:
+        return response(
+            error_code=top_level,
+            partition_errors=[
+                response.LeaderAndIsrPartitionError(
+                    topic_name=tp.topic, partition_index=tp.partition, error_code=error
+                )
+                for tp, error in errors.items()
+            ],
+        )
+    return response(
+        error_code=top_level,
+        topics=[
+            response.LeaderAndIsrTopicError(
+                topic_id=topic.topic_id,
+                partition_errors=[
+                    response.LeaderAndIsrPartitionError(
+                        partition_index=state.partition_index,
+                        error_code=errors[TopicPartition(topic.topic_name, state.partition_index)],
+                    )
+                    for state in topic.partition_states
+                ],
+            )
+            for topic in request.topic_states
+        ],
+    )
+
+
+def _refuse(
+    request: m.LeaderAndIsrRequest, version: int, orders: Sequence[Order], error: ErrorCode
+) -> m.LeaderAndIsrResponse:
+    """The same error for the request and every partition in it."""
+    return make_response(request, version, {order.tp: error for order in orders}, error)

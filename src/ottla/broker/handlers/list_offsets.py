@@ -3,7 +3,7 @@
 Behaviour: -1 latest visible offset, -2 log start, t the first record at or after t, -3 (v7) the
 record with the largest timestamp (KIP-734), -4 (v8) as -2 and -5 (v9) nothing, since there is no
 tiered storage. Only the leader answers, but for debug consumers (replica id -2).
-Versions: v0 lists segment starts by file time. Before a new leader's high watermark reached the
+Versions: v0 lists segment starts by file time. Before a new leader's high watermark has reached the
 start of its epoch: OFFSET_NOT_AVAILABLE (v5) or LEADER_NOT_AVAILABLE.
 Readers of committed records (isolation level 1, v2) have the last stable offset as their end.
 Left out: nothing.
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.fetching.params import READ_COMMITTED, check_isolation_level
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.types import READ_COMMITTED, check_isolation_level
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation, ResourceType, refused_names
 from ottla.storage.log import lookup
@@ -91,7 +91,7 @@ def _answer(
         if repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         _check_timestamp(part.timestamp, ctx.version)
-        partition = manager.partition(tp)
+        partition = manager.partitions.require(tp)
         log = partition.local_log(
             part.current_leader_epoch, require_leader=request.replica_id != _DEBUG_CONSUMER
         )

@@ -2,7 +2,7 @@
 
 Behaviour: brokers, controller and partitions from this broker's metadata cache, as seen on the
 request's listener. Unknown topics are created where the request and auto.create.topics.enable
-allow it (see `TopicAdmin.auto_create`), otherwise they get UNKNOWN_TOPIC_OR_PARTITION, bad names
+allow it (see `TopicAdmin.missing_topics`), otherwise they get UNKNOWN_TOPIC_OR_PARTITION, bad names
 INVALID_TOPIC_EXCEPTION.
 Versions: 0 lists all topics for an empty list, hides replicas that are down and says
 REPLICA_NOT_AVAILABLE; from 1 null means all topics and an empty list none; from 6 a leader without

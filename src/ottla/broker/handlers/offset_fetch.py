@@ -1,7 +1,7 @@
 """OffsetFetch (9), versions 0 to 9.
 
 Behaviour: the committed offsets of a group; where nothing was committed the offset is -1 and the
-metadata empty, without an error, also for an unknown group.
+metadata empty, without an error, even for an unknown group.
 Versions: before 2 a group's error stands on every partition; from 2 on it stands at the top and
 null topics mean all; from 7 on RequireStable holds back offsets with a commit under way
 (UNSTABLE_OFFSET_COMMIT, KIP-447); from 8 on many groups are asked for, each with its own error

@@ -64,7 +64,7 @@ def _answer(ctx: RequestContext, tp: TopicPartition, part: Part, *, refused: boo
         answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return answer
     try:
-        partition = ctx.services.replica_manager.partition(tp)
+        partition = ctx.services.replica_manager.partitions.require(tp)
         partition.local_log(part.current_leader_epoch, require_leader=True)
         answer.leader_epoch, answer.end_offset = partition.epoch_end(part.leader_epoch)
     except KafkaError as error:

@@ -3,9 +3,9 @@
 Behaviour: one record batch per partition is appended by the leader; batches stay as they are but
 for offsets and leader epoch (storage/append/checks.py says what is checked). acks=0 sends nothing
 back; an error then ends the connection (KafkaError out of `handle`).
-Versions: 0 to 2 carry message formats 0 and 1, which are not stored:
-UNSUPPORTED_FOR_MESSAGE_FORMAT. zstd needs v7. v8 has record errors, v10 the current leader and its
-endpoint beside NOT_LEADER_OR_FOLLOWER (KIP-951).
+Versions: 0 to 2 carry message sets of formats 0 and 1, which become one batch
+(storage/append/up_conversion.py); as in Kafka, batches are taken there too. zstd needs v7. v8 has
+record errors, v10 the current leader and its endpoint beside NOT_LEADER_OR_FOLLOWER (KIP-951).
 Left out: transaction verification (KIP-890); inner records are trusted where no rule needs them.
 """
 
@@ -13,30 +13,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.replication.types import ProduceResult
+from ottla.broker.replication.append import ProduceResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation, ResourceType, allowed, refused_names
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from ottla.wire.compression import ZSTD
+from ottla.wire.message_sets import iter_entries
 from ottla.wire.records import (
     ATTRIBUTES_LOW_AT,
     CODEC_MASK,
-    LOG_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_AT,
     TRANSACTIONAL,
+    CorruptBatch,
 )
 
 if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.hosted import HostedPartitions
 
 _OLDEST_WITH_BATCHES = 3
 _OLDEST_WITH_ZSTD = 7
 _OLDEST_WITH_LEADER = 10
-# The smallest batch length of any format (LegacyRecord.RECORD_OVERHEAD_V0).
-_MIN_BATCH_LENGTH = 14
-_ZSTD = 4
 
 
 async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceResponse | None:
@@ -46,7 +45,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
     refused_topics = refused_names(
         ctx, Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topic_data)
     )
-    manager = ctx.services.replica_manager
+    appends = ctx.services.replica_manager.appends
     for topic in request.topic_data:
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)
@@ -54,14 +53,14 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
             error = _objection(records, ctx.version)
             if error is None and records is not None:
                 entries[tp] = records
-                transactional = transactional or bool(records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL)
+                transactional = transactional or _is_transactional(records)
             if topic.name in refused_topics:
                 error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            elif not manager.knows(tp):
+            elif not appends.partitions.is_known(tp):
                 error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 if tp in entries:
                     # The controller may tell of it before the next batch is served.
-                    manager.refusals.note(tp, entries[tp], error.code)
+                    appends.refusals.note(tp, entries[tp], error.code)
             if error is not None:
                 results[tp] = ProduceResult(error.code, error_message=error.message)
     for tp in results:
@@ -70,7 +69,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
         refused = ProduceResult(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         results = dict.fromkeys([*results, *entries], refused)
     elif entries:
-        results |= await manager.append(
+        results |= await appends.append(
             entries,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
@@ -79,7 +78,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
     if request.acks == 0:
         _raise_first_error(results)
         return None
-    return make_response(manager, ctx.listener, ctx.version, request, results)
+    return make_response(appends.partitions, ctx.listener, ctx.version, request, results)
 
 
 def _may_use(ctx: RequestContext, transactional_id: str | None) -> bool:
@@ -88,63 +87,50 @@ def _may_use(ctx: RequestContext, transactional_id: str | None) -> bool:
     )
 
 
+def _is_transactional(records: memoryview) -> bool:
+    return (
+        len(records) > ATTRIBUTES_LOW_AT
+        and records[MAGIC_AT] == MAGIC
+        and bool(records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL)
+    )
+
+
 def _objection(records: memoryview | None, version: int) -> KafkaError | None:
-    """ProduceRequest.validateRecords: one batch of magic 2, with a codec the version may use."""
+    """ProduceRequest.validateRecords: one batch of magic 2, with a codec the version may use; old
+    versions take anything."""
     if version < _OLDEST_WITH_BATCHES:
-        return KafkaError(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"Produce requests with version {version} carry a message format that is not stored",
-        )
+        # The log looks at what there is. Kafka fails for null as one does for a null pointer.
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) if records is None else None
+    entries = iter_entries(records or b"")
     try:
-        size = 0 if records is None else _batch_size(records)
-        if records is None or size == 0:
+        first = next(entries, None)
+        if first is None:
             return KafkaError(
                 ErrorCode.INVALID_RECORD,
                 f"Produce requests with version {version} must have at least one record batch per "
                 "partition",
             )
-        if records[MAGIC_AT] != MAGIC:
+        if first[MAGIC_AT] != MAGIC:
             return KafkaError(
                 ErrorCode.INVALID_RECORD,
                 f"Produce requests with version {version} are only allowed to contain record "
                 "batches with magic version 2",
             )
-        if version < _OLDEST_WITH_ZSTD and records[ATTRIBUTES_LOW_AT] & CODEC_MASK == _ZSTD:
+        if version < _OLDEST_WITH_ZSTD and first[ATTRIBUTES_LOW_AT] & CODEC_MASK == ZSTD:
             return KafkaError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"Produce requests with version {version} are not allowed to use ZStandard "
                 "compression",
             )
-        if len(records) > size and _batch_size(records[size:]) > 0:
+        if next(entries, None) is not None:
             return KafkaError(
                 ErrorCode.INVALID_RECORD,
                 f"Produce requests with version {version} are only allowed to contain exactly one "
                 "record batch per partition",
             )
-    except KafkaError as error:
-        return error
+    except CorruptBatch as error:
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Not a record batch: {error}")
     return None
-
-
-def _batch_size(records: memoryview) -> int:
-    """The size of the batch at the beginning, 0 where none stands there whole; raises
-    CORRUPT_MESSAGE where none can (ByteBufferLogInputStream.nextBatchSize)."""
-    if len(records) < LOG_OVERHEAD_BYTES:
-        return 0
-    length = int.from_bytes(records[8:LOG_OVERHEAD_BYTES], "big", signed=True)
-    if length < _MIN_BATCH_LENGTH:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"A record batch cannot have a length of {length}, less than {_MIN_BATCH_LENGTH}",
-        )
-    if len(records) <= MAGIC_AT:
-        return 0
-    if records[MAGIC_AT] > MAGIC:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"There is no magic version {records[MAGIC_AT]}"
-        )
-    size = LOG_OVERHEAD_BYTES + length
-    return size if size <= len(records) else 0
 
 
 def _raise_first_error(results: dict[TopicPartition, ProduceResult]) -> None:
@@ -154,7 +140,7 @@ def _raise_first_error(results: dict[TopicPartition, ProduceResult]) -> None:
 
 
 def make_response(
-    manager: ReplicaManager,
+    partitions: HostedPartitions,
     listener: str,
     version: int,
     request: m.ProduceRequest,
@@ -169,7 +155,7 @@ def make_response(
     for topic in request.topic_data:
         if not topic.partition_data:
             continue
-        partitions = topics.setdefault(topic.name, {})
+        answers = topics.setdefault(topic.name, {})
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)
             result = results[tp]
@@ -189,21 +175,21 @@ def make_response(
                     for index, message in result.record_errors
                 ]
             if with_leader and result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader, epoch = manager.current_leader(tp)
+                leader, epoch = partitions.current_leader(tp)
                 answer.current_leader = response.LeaderIdAndEpoch(
                     leader_id=leader, leader_epoch=epoch
                 )
                 leaders.add(leader)
-            partitions[data.index] = answer
+            answers[data.index] = answer
     answered = response(
         responses=[
-            response.TopicProduceResponse(name=name, partition_responses=list(answers.values()))
-            for name, answers in topics.items()
+            response.TopicProduceResponse(name=name, partition_responses=list(found.values()))
+            for name, found in topics.items()
         ]
     )
     if leaders:
         answered.node_endpoints = [
             response.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in manager.leader_nodes(leaders, listener)
+            for node in partitions.leader_nodes(leaders, listener)
         ]
     return answered

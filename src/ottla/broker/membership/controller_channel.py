@@ -2,6 +2,7 @@
 
 The controller is the one that the last UpdateMetadata named; its address comes from the same
 cache. One connection is kept and made anew when the controller moves or the connection breaks.
+Nobody waits for a controller that was replaced: it may stand still and never say so.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ class ControllerChannel:
         self._connection: Connection | None = None
         self._connected_to: Endpoint | None = None
         self._connecting = asyncio.Lock()
+        # The patience of a connection that is being made, and where to.
+        self._attempt: tuple[asyncio.Timeout, Endpoint] | None = None
+        metadata_cache.add_listener(self._leave_old_controller)
 
     async def send(self, message: Message, version: int, *, timeout_ms: float) -> object:
         """The decoded response; raises ConnectionError, another OSError or TimeoutError."""
@@ -57,7 +61,15 @@ class ControllerChannel:
             connection = self._connection
             if connection is None or connection.closed or endpoint != self._connected_to:
                 self.close()
-                connection = await Connection.open(
+                connection = await self._open(endpoint, timeout_ms)
+                self._connection, self._connected_to = connection, endpoint
+            return connection
+
+    async def _open(self, endpoint: Endpoint, timeout_ms: float) -> Connection:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000) as patience:
+                self._attempt = (patience, endpoint)
+                return await Connection.open(
                     self._network,
                     endpoint.host,
                     endpoint.port,
@@ -65,13 +77,21 @@ class ControllerChannel:
                     timeout_ms=timeout_ms,
                     sasl=self._credentials,
                 )
-                self._connection, self._connected_to = connection, endpoint
-            return connection
+        finally:
+            self._attempt = None
+
+    def _leave_old_controller(self, _: frozenset[str]) -> None:
+        """Fails what waits for a controller that is no longer the one."""
+        endpoint = self._cache.endpoint(self._cache.controller_id, self._listener)
+        if self._connection is not None and endpoint != self._connected_to:
+            self.close()
+        if self._attempt is not None and endpoint != self._attempt[1]:
+            self._attempt[0].reschedule(asyncio.get_running_loop().time())
 
     async def shutdown(self) -> None:
         self.close()
 
     def close(self) -> None:
         if self._connection is not None:
-            self._connection.close()
+            self._connection.close("the controller has moved, or this broker stops")
             self._connection = None

@@ -80,7 +80,7 @@ async def registrations(store: MetadataStore) -> dict[int, bytes | None]:
 
 
 async def _registration(store: MetadataStore, broker_id: int) -> tuple[bytes | None] | None:
-    """None where it is gone meanwhile."""
+    """None where it has gone meanwhile."""
     try:
         data, _ = await store.get(znodes.BrokerIdZnode.path(broker_id))
     except NoNodeError:

@@ -1,2 +1,2 @@
-"""What operators see of a broker: its counts, their form for Prometheus, and the events of the
-controller as a topic."""
+"""What operators see of a broker: its counts, as Prometheus reads them, and the controller's
+events as a topic."""

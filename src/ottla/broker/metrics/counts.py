@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange
-    from ottla.broker.replication.partition import IsrSubmitter
+    from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange, IsrSubmitter
     from ottla.types import TopicPartition
 
 _PRODUCE, _FETCH = 0, 1

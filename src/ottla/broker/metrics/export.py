@@ -90,7 +90,7 @@ class BrokerCollector(Collector):
         self._connection_count = connection_count
 
     def collect(self) -> Iterator[Metric]:
-        partitions = list(self._broker.replica_manager.partitions())
+        partitions = list(self._broker.replica_manager.partitions)
         yield from self._replica_manager(partitions)
         yield from _partitions(partitions)
         yield from self._logs()
@@ -107,7 +107,7 @@ class BrokerCollector(Collector):
         led = [partition for partition in partitions if partition.is_leader]
         manager = self._broker.replica_manager
         margins = [
-            len(partition.isr) - partition.log.settings.min_insync_replicas
+            len(partition.in_sync.members) - partition.log.settings.min_insync_replicas
             for partition in led
             if partition.log is not None
         ]
@@ -118,7 +118,7 @@ class BrokerCollector(Collector):
              "Led partitions below min.insync.replicas"),
             ("atminisrpartitioncount", sum(margin == 0 for margin in margins),
              "Led partitions with no replica to spare"),
-            ("offlinereplicacount", manager.offline_count, "Replicas in failed folders"),
+            ("offlinereplicacount", manager.partitions.offline_count, "Replicas in failed folders"),
             ("leadercount", len(led), "Partitions that are led here"),
             ("partitioncount", len(partitions), "Partitions with a replica here"),
         ):  # fmt: skip
@@ -126,12 +126,11 @@ class BrokerCollector(Collector):
         counts = self._isr_changes
         yield _counter(_REPLICAS + "isrshrinks", "ISRs that lost a member", counts.shrinks)
         yield _counter(_REPLICAS + "isrexpands", "ISRs that won a member", counts.expands)
-        if manager.fetchers is not None:
-            yield _counter(_TOPICS + "replicationbytesin", "Bytes fetched from leaders",
-                           manager.fetchers.taken_bytes)  # fmt: skip
-            yield _gauge("kafka_server_replicafetchermanager_maxlag",
-                         "Records that the partition furthest behind its leader lacks",
-                         manager.fetchers.max_lag)  # fmt: skip
+        yield _counter(_TOPICS + "replicationbytesin", "Bytes fetched from leaders",
+                       manager.fetchers.taken_bytes)  # fmt: skip
+        yield _gauge("kafka_server_replicafetchermanager_maxlag",
+                     "Records that the partition furthest behind its leader lacks",
+                     manager.fetchers.max_lag)  # fmt: skip
 
     def _quotas(self) -> Iterator[Metric]:
         """Only where there are quotas: without them nothing is measured."""
@@ -242,14 +241,14 @@ def _partitions(partitions: list[Partition]) -> Iterator[Metric]:
         if partition.is_leader:
             values = [partition.tp.topic, str(partition.tp.partition)]
             under.add_metric(values, _is_under_replicated(partition))
-            isr.add_metric(values, len(partition.isr))
+            isr.add_metric(values, len(partition.in_sync.members))
     yield from (under, isr)
 
 
 def _is_under_replicated(partition: Partition) -> bool:
     # Replicas that a reassignment adds are expected to lag.
     own = set(partition.replicas).difference(partition.adding_replicas)
-    return not own <= set(partition.isr)
+    return not own <= set(partition.in_sync.members)
 
 
 def _cumulative(buckets: Iterable[int]) -> Iterator[tuple[str, float]]:

@@ -1,6 +1,6 @@
 """Publishes what the controller did to the topic `__ottla_lifecycle`, one JSON object per record.
 
-The controller must never wait for this or fail by it: it only puts events into a bounded queue;
+The controller must never wait for this or fail over it: it only puts events into a bounded queue;
 what does not fit is dropped and counted. A task of its own makes batches of them, has the topic
 created by the active controller's broker, and produces to whoever leads it, again and again while
 that may help. Events about the topic itself are left out, so that publishing causes no events.
@@ -47,7 +47,7 @@ _CLIENT_ID = "ottla-lifecycle"
 _GATHER_S = 0.05
 _RETRY_S = 0.5
 _REQUEST_TIMEOUT_MS = 5_000
-# How long the first events wait for the brokers that the topic's replicas shall be on.
+# How long the first events wait for the brokers that the topic's replicas are to be on.
 _BROKERS_WAIT_MS = 10_000
 _COMPLAIN_EVERY_MS = 60_000
 
@@ -235,7 +235,7 @@ class LifecyclePublisher:
     async def _produce(self, leader: int, batch: bytearray) -> ErrorCode:
         broker = self._broker
         if leader == broker.broker_id:
-            results = await broker.replica_manager.append(
+            results = await broker.replica_manager.appends.append(
                 {_PARTITION: memoryview(batch)},
                 acks=_ACKS_LEADER,
                 timeout_ms=_REQUEST_TIMEOUT_MS,

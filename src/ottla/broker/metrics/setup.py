@@ -1,4 +1,4 @@
-"""A broker's metrics from its config: what is counted from the start on, and where it is served."""
+"""A broker's metrics from its config: what is counted from the start, and where it is served."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def metrics_of(
     from ottla.broker.metrics.counts import IsrCounter, RequestMetrics
 
     def isr_size(tp: TopicPartition) -> int:
-        partition = manager().hosted(tp)
-        return 0 if partition is None else len(partition.isr)
+        partition = manager().partitions.get(tp)
+        return 0 if partition is None else len(partition.in_sync.members)
 
     host = config.listeners[0].host
     return Metrics(RequestMetrics(), IsrCounter(alter_isr, isr_size), host, port)

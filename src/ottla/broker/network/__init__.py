@@ -1,2 +1,2 @@
-"""Sockets and order: listeners, their connections, how many of them, and the way of frames in and
-out."""
+"""Sockets and order: listeners and their connections, how many there may be, and how frames come
+in and answers leave."""

@@ -18,7 +18,7 @@ WRITE_TOGETHER_BYTES = 64 * 1024
 
 
 class Answers:
-    """What is ready is written, together with what becomes ready in the same moment. An answer that
+    """What is ready is written, together with what becomes ready at the same moment. An answer that
     waits for followers is parked, and with it all that have to leave after it."""
 
     __slots__ = (

@@ -209,7 +209,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         )
 
     def abort(self) -> None:
-        """Closes at once, also where the peer does not read."""
+        """Closes at once, even where the peer does not read."""
         self._queue.clear()
         self._answers.stop()
         self._closing = True
@@ -221,7 +221,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         task, running = self._task, self._running
         if task is not None and running is not None:
             task.cancel()
-            # A task that had no turn yet leaves its coroutine behind.
+            # A task that has had no turn yet leaves its coroutine behind.
             task.add_done_callback(lambda _: running.close())
 
     def _serve_queue(self) -> None:

@@ -80,7 +80,7 @@ class DirectLane:
             or (quotas is not None and quotas.is_active)
         ):
             return []
-        return self._direct_produce.answers(services.replica_manager, frames)
+        return self._direct_produce.answers(services.replica_manager.appends, frames)
 
 
 def whole_produce_frames(data: memoryview, end: int, max_bytes: int, most: int) -> list[memoryview]:

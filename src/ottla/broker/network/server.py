@@ -112,7 +112,7 @@ class BrokerServer:
         )
 
     def start_processing(self, services: BrokerServices) -> None:
-        """From now on requests are read, also on the connections made so far."""
+        """From now on requests are read, on the connections made so far as well."""
         self._services = services
         self.processing = True
         for connection in tuple(self._connections):

@@ -27,7 +27,8 @@ KINDS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
 UNLIMITED = (1 << 63) - 1
 # The clients that were heard of longest ago are forgotten, and with them what they used.
 MAX_CLIENTS = 10_000
-# And those that were silent for this long (ClientQuotaManager.InactiveSensorExpirationTimeSeconds).
+# And those that have been silent for this long
+# (ClientQuotaManager.InactiveSensorExpirationTimeSeconds).
 SILENT_MS = 3_600_000.0
 _PRODUCE, _FETCH = 0, 1
 # What brokers ask of each other, and what comes before a client is known, takes no client's time.
@@ -137,7 +138,7 @@ class ClientQuotas(StoredQuotas):
             self._record(REQUEST_PERCENTAGE, user, client, spent.busy_ms / 10, now_ms)
 
     def _fetched(self, user: str, client: str, size: int, now_ms: float) -> int:
-        """One batch goes out however large it is, also where nearly nothing was left."""
+        """One batch goes out however large it is, even where almost nothing was left."""
         wait_ms = self._use(CONSUMER_BYTE_RATE, user, client, size, now_ms)
         if wait_ms <= self._window.sample_ms:
             return wait_ms
@@ -196,7 +197,7 @@ class ClientQuotas(StoredQuotas):
         ]
 
     def set(self, entity: Entity, configs: Mapping[str, str]) -> None:
-        """Takes over one entity's configs; what is no positive number counts as no quota."""
+        """Takes over one entity's configs; anything but a positive number counts as no quota."""
         for kind, limits in self._limits.items():
             try:
                 limit = float(configs.get(kind, "0"))

@@ -119,4 +119,4 @@ class StoredQuotas(ABC):
 
     @abstractmethod
     def set(self, entity: Entity, configs: Mapping[str, str]) -> None:
-        """Takes over one entity's configs; a value that is no positive number counts as none."""
+        """Takes over one entity's configs; anything but a positive number counts as none."""

@@ -1,7 +1,7 @@
 """The quota on partitions that a client may have created and deleted per second (KIP-599).
 
 A token bucket per client: it holds at most a burst, is refilled at the quota's rate, and a request
-that finds it not below zero may take as much as it likes, also into debt. Newer versions of the
+that finds it not below zero may take as much as it likes, even into debt. Newer versions of the
 three APIs are then refused (strict), older ones are served and told to wait (permissive).
 """
 
@@ -26,7 +26,7 @@ MAX_BUCKETS = 10_000
 
 
 class TokenBucket:
-    """Kafka's TokenBucket; it holds what comes in within some seconds and begins full."""
+    """Kafka's TokenBucket; it holds what comes in within a few seconds and begins full."""
 
     __slots__ = ("_burst_s", "_updated_ms", "tokens")
 
@@ -119,7 +119,7 @@ class MutationQuotas(StoredQuotas):
     ) -> MutationQuota:
         if not strict and self._is_broker(requester, client_id or ""):
             # A topic made by use, which another broker asks for on its channel to the controller:
-            # a wait would hold up everything else on it, changes of ISRs among it.
+            # a wait would hold up everything else on it, changes of ISRs included.
             return MutationQuota(self._clock, None, 0.0, strict=False)
         return self.of(requester.principal, client_id, strict=strict)
 

@@ -25,7 +25,7 @@ ALL_REPLICAS = "*"
 
 def dynamic_rate(config: BrokerConfig, name: str) -> int:
     """Bytes per second. These configs live in the store only, for a broker or for all of them;
-    what is no number of at least 0 counts as unlimited."""
+    anything but a number of at least 0 counts as unlimited."""
     text = config.dynamic_broker.get(name, config.dynamic_default.get(name, ""))
     return int(text) if text.isascii() and text.isdecimal() else UNLIMITED
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ottla.broker.quotas.replication import (
     FOLLOWER_RATE,
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
 
-class LedPartition(Protocol):
-    """A partition as its leader knows it."""
-
-    @property
-    def log(self) -> Log | None: ...
-
-    @property
-    def isr(self) -> Collection[int]: ...
-
-
 class ReplicationThrottles:
     def __init__(self, clock: Clock, broker_id: int, config: BrokerConfig) -> None:
         self._clock = clock
@@ -40,13 +30,12 @@ class ReplicationThrottles:
         self.leader.limit = dynamic_rate(config, LEADER_RATE)
         self.follower.limit = dynamic_rate(config, FOLLOWER_RATE)
 
-    def holds_back(self, partition: LedPartition, replica_id: int) -> bool:
+    def holds_back(self, log: Log | None, replica_id: int, isr: Collection[int]) -> bool:
         """Followers out of the ISR wait while the listed replicas took more than their rate."""
-        log = partition.log
         return (
             self.leader.is_on
             and log is not None
-            and replica_id not in partition.isr
+            and replica_id not in isr
             and self._lists(log, log.settings.leader_replication_throttled_replicas)
             and self.leader.is_exceeded(self._clock.monotonic_ms())
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
@@ -19,7 +19,7 @@ from ottla.wire.primitives import WireError
 if TYPE_CHECKING:
     from ottla.broker.membership.ports import ControllerClient
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _RETRY_MS = 50
 _NO_CONTROLLER_RETRY_MS = 100
 _REQUEST_TIMEOUT_MS = 30_000
@@ -43,6 +43,13 @@ class IsrChange(NamedTuple):
     isr: tuple[int, ...]
     partition_epoch: int
     answered: Callable[[IsrAnswer], None]
+
+
+class IsrSubmitter(Protocol):
+    """Where changes go: the AlterIsrManager, or what stands before it."""
+
+    def submit(self, change: IsrChange) -> bool: ...
+    def clear(self, tp: TopicPartition) -> None: ...
 
 
 class AlterIsrManager:
@@ -95,10 +102,10 @@ class AlterIsrManager:
                 await self._controller.send(request, 0, timeout_ms=_REQUEST_TIMEOUT_MS),
             )
         except (OSError, TimeoutError, WireError) as error:
-            _logger.info("the controller cannot be reached for ISR changes: %s", error)
+            logger.info("the controller cannot be reached for ISR changes: %s", error)
             return _NO_CONTROLLER_RETRY_MS
         if response.error_code != ErrorCode.NONE:
-            _logger.warning("the controller refused ISR changes with code %d", response.error_code)
+            logger.warning("the controller refused ISR changes with code %d", response.error_code)
             return _RETRY_MS
         answers = {
             TopicPartition(topic.topic_name, partition.partition_index): partition

@@ -20,23 +20,32 @@ from ottla.types import TopicPartition
 from ottla.wire.primitives import WireError
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.replication.follower.fetcher import FetcherManager
+    from ottla.broker.replication.hosted import HostedPartitions
+    from ottla.broker.replication.partition import Partition
+    from ottla.storage.manager.log_manager import LogManager
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 256 * 1024
 # The pause after each chunk: others have the event loop in between.
 _MIN_PAUSE_S = 0.001
 
 
 class LogDirMoves:
-    def __init__(self, manager: ReplicaManager) -> None:
-        self._manager = manager
+    """The moves that are under way, a task each."""
+
+    def __init__(
+        self, log_manager: LogManager, partitions: HostedPartitions, fetchers: FetcherManager
+    ) -> None:
+        self._log_manager = log_manager
+        self._partitions = partitions
+        self._fetchers = fetchers
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
 
     def move(self, tp: TopicPartition, folder: Path) -> None:
         """Begins to move a replica that is here; into the folder where it is means: stay there.
         Raises KafkaError(KAFKA_STORAGE_ERROR)."""
-        logs = self._manager.log_manager
+        logs = self._log_manager
         log, copy = logs.get(tp), logs.future(tp)
         if log is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
@@ -52,12 +61,12 @@ class LogDirMoves:
     def cancel(self, tp: TopicPartition) -> None:
         """Gives a move up; the copy goes."""
         self._stop(tp)
-        self._manager.log_manager.delete_future(tp)
+        self._log_manager.delete_future(tp)
 
     def resume(self) -> None:
         """Goes on with moves whose replica is hosted (again)."""
-        for tp in self._manager.log_manager.futures():
-            if self._manager.hosted(tp) is not None:
+        for tp in self._log_manager.futures():
+            if self._partitions.get(tp) is not None:
                 self._begin(tp)
 
     def forget(self, tp: TopicPartition) -> None:
@@ -87,7 +96,7 @@ class LogDirMoves:
             task.cancel()
 
     async def _run(self, tp: TopicPartition) -> None:
-        logs = self._manager.log_manager
+        logs = self._log_manager
         copy = logs.future(tp)
         try:
             await self._copy_all(tp)
@@ -95,15 +104,15 @@ class LogDirMoves:
             if copy is not None:
                 logs.dirs.failed(copy.data_dir, error)
         except (KafkaError, WireError) as error:
-            _logger.error("%s: the move to another folder is given up: %s", tp, error)
+            logger.error("%s: the move to another folder is given up: %s", tp, error)
             self.cancel(tp)
 
     async def _copy_all(self, tp: TopicPartition) -> None:
-        logs = self._manager.log_manager
+        logs = self._log_manager
         generation = None
         while True:
             log, copy = logs.get(tp), logs.future(tp)
-            partition = self._manager.hosted(tp)
+            partition = self._partitions.get(tp)
             if log is None or copy is None or partition is None:
                 return
             is_known = generation == log.generation or (generation is None and not copy.end_offset)
@@ -118,18 +127,25 @@ class LogDirMoves:
                 await logs.flusher.flush(copy)
                 # Records may have come during the flush; then there is more to copy first.
                 if self._is_complete(tp, log, copy, generation):
-                    self._manager.adopt_log(partition, logs.replace_with_future(tp))
-                    _logger.info("%s: moved to %s", tp, copy.data_dir)
+                    self._adopt(partition, logs.replace_with_future(tp))
+                    logger.info("%s: moved to %s", tp, copy.data_dir)
                     return
                 continue
             size = self._copy_chunk(log, copy)
             rate = dynamic_rate(logs.config, ALTER_LOG_DIRS_RATE)
             await asyncio.sleep(max(_MIN_PAUSE_S, size / max(rate, 1)))
 
+    def _adopt(self, partition: Partition, log: Log) -> None:
+        """The log is in another folder now; a follower goes on fetching into it."""
+        partition.use_log(log)
+        if not partition.is_leader and partition.leader is not None:
+            self._fetchers.remove([partition.tp])
+            self._fetchers.add([partition])
+
     def _copy_chunk(self, log: Log, copy: Log) -> int:
         data = log.read(copy.end_offset, _CHUNK_BYTES, log.end_offset, min_one_batch=True)
         if data:
-            logs = self._manager.log_manager
+            logs = self._log_manager
             logs.removals.add_files(copy, start_at_batch(copy, data))
             copy.append_as_follower(data)
         else:
@@ -139,7 +155,7 @@ class LogDirMoves:
         return len(data)
 
     def _is_complete(self, tp: TopicPartition, log: Log, copy: Log, generation: int) -> bool:
-        logs = self._manager.log_manager
+        logs = self._log_manager
         if logs.get(tp) is not log or logs.future(tp) is not copy:
             return False
         if log.generation != generation or copy.end_offset != log.end_offset:

@@ -5,13 +5,13 @@ No disk and no network of its own: records go to the log, ISR changes to the Alt
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange
-from ottla.broker.replication.purgatory import FetchWait, ProduceQueue
-from ottla.broker.replication.types import FetchResult
+from ottla.broker.replication.alter_isr import IsrSubmitter
+from ottla.broker.replication.fetch_protocol import FetchResult
+from ottla.broker.replication.in_sync import InSyncReplicas
+from ottla.broker.replication.produce_waits import ProduceQueue
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import Origin
 from ottla.storage.log.log import AppendInfo, Log
@@ -19,32 +19,12 @@ from ottla.storage.segment.segment import EMPTY
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.fetching.sessions import SessionEntry
     from ottla.wire import messages as m
 
     PartitionState = m.LeaderAndIsrRequest.LeaderAndIsrPartitionState
     MetadataState = m.UpdateMetadataRequest.UpdateMetadataPartitionState
 
-_state_changes = logging.getLogger("state.change.logger")
 _UNKNOWN_OFFSET = -1
-# Answers after which only a LeaderAndIsr can help: another controller or leader knows better.
-_STUCK = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.NEW_LEADER_ELECTED,
-    }
-)
-# A 3.x controller's way to say that a replica of the new ISR is down.
-_BACK_TO_COMMITTED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-
-
-class IsrSubmitter(Protocol):
-    def submit(self, change: IsrChange) -> bool: ...
-    def clear(self, tp: TopicPartition) -> None: ...
 
 
 class FetchClock(Protocol):
@@ -52,6 +32,29 @@ class FetchClock(Protocol):
 
     used_ms: float
     used_before_ms: float
+
+
+class FetchWaiter(Protocol):
+    """A fetch that waits for data here and elsewhere."""
+
+    @property
+    def as_follower(self) -> bool: ...
+
+    def check(self, partition: Partition, /) -> None:
+        """The partition has moved."""
+
+    def complete(self) -> None:
+        """There is no more to wait for."""
+
+
+class Watcher(Protocol):
+    """A partition's place in a fetch session, which hears of what happens here."""
+
+    def moved(self) -> None:
+        """The partition has new records or other bounds."""
+
+    def interrupted(self) -> None:
+        """The partition has another role or is gone."""
 
 
 class RemoteReplica:
@@ -106,8 +109,11 @@ class EpochEnd(NamedTuple):
 
 
 class Partition:
+    """A replica of this broker with its role. As leader it appends, and keeps what its followers
+    have told; as follower it only holds what the fetcher writes. Whoever waits for the partition
+    hangs on it: produce requests, fetches, places in fetch sessions."""
+
     __slots__ = (
-        "_alter_isr",
         "_broker_id",
         "_is_alive",
         "_lag_max_ms",
@@ -116,12 +122,10 @@ class Partition:
         "adding_replicas",
         "epoch_start_offset",
         "fetch_waits",
-        "in_flight_isr",
-        "isr",
+        "in_sync",
         "leader",
         "leader_epoch",
         "log",
-        "partition_epoch",
         "produce_waits",
         "remotes",
         "removing_replicas",
@@ -142,39 +146,29 @@ class Partition:
     ) -> None:
         self.tp = tp
         self._broker_id = broker_id
-        self._alter_isr = alter_isr
         self._lag_max_ms = lag_max_ms
         self._monotonic_ms = monotonic_ms
         self._is_alive = is_alive
         self.log: Log | None = None
         self.leader: int | None = None
         self.leader_epoch = -1
-        self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
-        self.isr: tuple[int, ...] = ()
-        # The ISR asked for and not answered yet; stays set where only a LeaderAndIsr can help.
-        self.in_flight_isr: tuple[int, ...] | None = None
+        self.in_sync = InSyncReplicas(tp, alter_isr, self._isr_changed)
         self.epoch_start_offset = _UNKNOWN_OFFSET
         self.remotes: dict[int, RemoteReplica] = {}
         self._without_records = FetchResult(ErrorCode.NONE)
         self.produce_waits = ProduceQueue(tp)
         # A dict keeps the order of arrival, which a simulation can repeat.
-        self.fetch_waits: dict[FetchWait, None] = {}
-        self.watchers: dict[SessionEntry, None] = {}
+        self.fetch_waits: dict[FetchWaiter, None] = {}
+        self.watchers: dict[Watcher, None] = {}
 
     # --- role -------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
         return self.leader == self._broker_id
-
-    @property
-    def maximal_isr(self) -> frozenset[int]:
-        """Members that count for the high watermark: a pending expansion does, a pending shrink
-        does not take anybody out yet."""
-        return frozenset(self.isr).union(self.in_flight_isr or ())
 
     def leader_log(self) -> Log:
         """The log, if this broker leads; raises KafkaError(6)."""
@@ -199,14 +193,12 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def _adopt(self, state: PartitionState) -> None:
+    def _adopt(self, state: PartitionState, isr: Sequence[int]) -> None:
         self.leader_epoch = state.leader_epoch
-        self.partition_epoch = state.partition_epoch
         self.replicas = tuple(state.replicas)
         self.adding_replicas = tuple(state.adding_replicas)
         self.removing_replicas = tuple(state.removing_replicas)
-        self.in_flight_isr = None
-        self._alter_isr.clear(self.tp)
+        self.in_sync.begin(state.leader_epoch, state.partition_epoch, isr)
         self._interrupt_watchers()
 
     def _interrupt_watchers(self) -> None:
@@ -216,8 +208,7 @@ class Partition:
     def become_leader(self, state: PartitionState, log: Log, now_ms: float) -> bool:
         """Leads with the state's epoch; True if it did not lead before."""
         is_new_leader = not self.is_leader
-        self._adopt(state)
-        self.isr = tuple(state.isr)
+        self._adopt(state, state.isr)
         self.use_log(log)
         self.epoch_start_offset = log.end_offset
         log.assign_epoch_start(state.leader_epoch)
@@ -228,7 +219,7 @@ class Partition:
         for replica, remote in self.remotes.items():
             if is_new_leader:
                 remote.reset(0.0)
-            remote.last_caught_up_ms = now_ms if replica in self.isr else 0.0
+            remote.last_caught_up_ms = now_ms if replica in state.isr else 0.0
             # `_adopt` made every session look at this partition again; until it does, a follower
             # that died must not count as caught up through the session it left behind.
             remote.session = None
@@ -236,8 +227,7 @@ class Partition:
         return is_new_leader
 
     def become_follower(self, state: PartitionState, log: Log) -> None:
-        self._adopt(state)
-        self.isr = ()
+        self._adopt(state, ())
         self.remotes = {}
         self.use_log(log)
         self.leader = state.leader
@@ -255,7 +245,7 @@ class Partition:
 
     def close(self, error: ErrorCode) -> None:
         self.leader = None
-        self._alter_isr.clear(self.tp)
+        self.in_sync.withdraw()
         self.fail_waits(error)
         self._interrupt_watchers()
 
@@ -266,10 +256,11 @@ class Partition:
     ) -> AppendInfo:
         """Raises KafkaError; OSError where the disk fails."""
         log = self.leader_log()
-        if acks == -1 and len(self.isr) < log.settings.min_insync_replicas:
+        isr = self.in_sync.members
+        if acks == -1 and len(isr) < log.settings.min_insync_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"The size of the current ISR {set(self.isr)} is insufficient to satisfy the "
+                f"The size of the current ISR {set(isr)} is insufficient to satisfy the "
                 f"min.isr requirement of {log.settings.min_insync_replicas} for partition "
                 f"{self.tp}",
             )
@@ -285,7 +276,7 @@ class Partition:
         if (
             log is None
             or self.leader != self._broker_id
-            or (acks == -1 and len(self.isr) < log.settings.min_insync_replicas)
+            or (acks == -1 and len(self.in_sync.members) < log.settings.min_insync_replicas)
         ):
             return []
         base_offsets = log.append_plain(batches, self.leader_epoch)
@@ -309,7 +300,7 @@ class Partition:
             return False
         lowest = log.end_offset
         if self.remotes:
-            maximal = self.maximal_isr
+            maximal = self.in_sync.maximal
             for replica, remote in self.remotes.items():
                 if remote.end_offset < lowest and (
                     replica in maximal
@@ -334,7 +325,7 @@ class Partition:
     def acks_error(self) -> ErrorCode:
         """What a replicated acks=all append is answered: 20 where the ISR shrank too far."""
         log = self.log
-        if log is not None and len(self.maximal_isr) < log.settings.min_insync_replicas:
+        if log is not None and len(self.in_sync.maximal) < log.settings.min_insync_replicas:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
@@ -382,27 +373,29 @@ class Partition:
             return
         previous = remote.end_offset
         remote.fetched(offset, start_offset, log.end_offset, now_ms)
-        if replica not in self.isr and self.in_flight_isr is None:
-            self._maybe_expand(replica, offset, log)
+        in_sync = self.in_sync
+        if (
+            replica not in in_sync.members
+            and in_sync.in_flight is None
+            and offset >= log.high_watermark
+            and offset >= self.epoch_start_offset
+        ):
+            in_sync.ask_for((*in_sync.members, replica))
         if previous != offset:
             self.raise_high_watermark(now_ms)
 
-    def _maybe_expand(self, replica: int, offset: int, log: Log) -> None:
-        if offset >= log.high_watermark and offset >= self.epoch_start_offset:
-            self._alter((*self.isr, replica))
-
     def maybe_shrink(self, now_ms: float) -> None:
-        """Asks to drop members that did not reach the end for replica.lag.time.max.ms."""
-        log = self.log
-        if not self.is_leader or log is None or self.in_flight_isr is not None:
+        """Asks to drop members that have not reached the end for replica.lag.time.max.ms."""
+        log, in_sync = self.log, self.in_sync
+        if not self.is_leader or log is None or in_sync.in_flight is not None:
             return
         slow = {
             replica
-            for replica in self.isr
+            for replica in in_sync.members
             if replica != self._broker_id and self._is_slow(replica, log.end_offset, now_ms)
         }
         if slow:
-            self._alter(tuple(replica for replica in self.isr if replica not in slow))
+            in_sync.ask_for(tuple(replica for replica in in_sync.members if replica not in slow))
 
     def _is_slow(self, replica: int, end_offset: int, now_ms: float) -> bool:
         remote = self.remotes.get(replica)
@@ -410,38 +403,7 @@ class Partition:
             remote.end_offset != end_offset and now_ms - remote.caught_up_ms > self._lag_max_ms
         )
 
-    def _alter(self, isr: tuple[int, ...]) -> None:
-        change = IsrChange(
-            self.tp, self.leader_epoch, isr, self.partition_epoch, self._isr_answered
-        )
-        if self._alter_isr.submit(change):
-            _state_changes.info("%s: ISR %s -> %s asked for", self.tp, self.isr, isr)
-            self.in_flight_isr = isr
-
-    def _isr_answered(self, answer: IsrAnswer) -> None:
-        asked = self.in_flight_isr
-        if asked is None:
-            return
-        if answer.error is not ErrorCode.NONE:
-            if answer.error in _STUCK:
-                return
-            self.in_flight_isr = None
-            if answer.error not in _BACK_TO_COMMITTED:
-                self._alter(asked)
-            return
-        if (
-            answer.leader_epoch != self.leader_epoch
-            or answer.partition_epoch < self.partition_epoch
-        ):
-            return
-        self._take_isr(answer.isr, answer.partition_epoch)
-
-    def _take_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
-        has_lost = not set(self.isr) <= set(isr)
-        self.isr = isr
-        self.partition_epoch = partition_epoch
-        self.in_flight_isr = None
-        _state_changes.info("%s: ISR is now %s", self.tp, self.isr)
+    def _isr_changed(self, has_lost: bool) -> None:
         if has_lost:
             # Whoever rests in its fetch session is looked at again: it may have caught up since.
             for entry in tuple(self.watchers):
@@ -450,15 +412,9 @@ class Partition:
         self.raise_high_watermark(self._monotonic_ms())
 
     def catch_up_with(self, told: MetadataState) -> None:
-        """An answer to an ISR change got lost with its controller: the state it wrote has a
-        version that the leader does not know, and every further change would be refused."""
-        if (
-            self.is_leader
-            and (told.leader, told.leader_epoch) == (self.leader, self.leader_epoch)
-            and told.zk_version > self.partition_epoch
-        ):
-            self._alter_isr.clear(self.tp)
-            self._take_isr(tuple(told.isr), told.zk_version)
+        """What the metadata of the cluster says of the ISR, if it speaks of this leader."""
+        if self.is_leader and (told.leader, told.leader_epoch) == (self.leader, self.leader_epoch):
+            self.in_sync.catch_up_with(told.isr, told.zk_version)
 
     # --- bounds -----------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from ottla.storage.producers.state import (
     add_to_sequence,
 )
 from ottla.types import TopicPartition
-from ottla.wire.records import HEADER, HEADER_BYTES
+from ottla.wire.records import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT
 
 if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
@@ -42,10 +42,10 @@ _FOR_NOW = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-# Who gave its first batch up begins a new epoch, so that this only bounds what is remembered.
+# Whoever gave up its first batch begins a new epoch, so that this only bounds what is remembered.
 KEPT_MS = 10_000
 MOST_KEPT = 1_000
-# What belongs into a gap is back with the next attempts of its client, which are a second apart at
+# What belongs in a gap is back with the next attempts of its client, which are a second apart at
 # most (retry.backoff.max.ms); after this a gap is what it is for Kafka.
 GAP_MS = 5_000
 # Partitions that a further refusal looks at for what is too old.
@@ -66,7 +66,7 @@ class _Refusal(NamedTuple):
 
 def _read(data: memoryview) -> _Batch | None:
     """None for a batch without sequence numbers."""
-    if len(data) < HEADER_BYTES:
+    if len(data) < HEADER_BYTES or data[MAGIC_AT] != MAGIC:
         return None
     *_, producer_id, epoch, sequence, _ = HEADER.unpack_from(data)
     if producer_id < 0 or sequence < 0:
@@ -203,8 +203,8 @@ def _next_sequence(batch: _Batch, producer: Producer | None) -> int:
 
 
 def _is_heard(producer: Producer | None, partition: Partition) -> bool:
-    """As many batches as a producer can have under way came to this leader since it leads: what
-    another one refused is among them."""
+    """As many batches as a producer can have under way have come since this broker began to lead:
+    what another one refused is among them."""
     return (
         producer is not None
         and len(producer.batches) == KEPT_BATCHES

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def open_bill(services: BrokerServices, size_bytes: int, principal: str) -> Bill | None:
     """Before a request is read. None where nobody counts: it stays so until its answer has left,
-    also where the first quota is set meanwhile."""
+    even where the first quota is set meanwhile."""
     quotas, metrics = services.client_quotas, services.request_metrics
     if quotas is not None and not quotas.is_active:
         quotas = None
@@ -107,7 +107,7 @@ class Bill:
                 thrown = error
 
     def charge(self, response: Any, error: Exception | None = None) -> int:
-        """How long the client is to be silent, which its answer says too. It pays only once, also
+        """How long the client is to be silent, which its answer says too. It pays only once, even
         where its answer turns out to be none and an error takes its place."""
         wait_ms = asked_wait_ms(response)
         quotas = self._quotas

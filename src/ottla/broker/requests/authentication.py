@@ -22,7 +22,7 @@ from ottla.wire.codec import Message
 _API_KEY = struct.Struct(">h")
 _SIZE = struct.Struct(">i")
 _API_VERSIONS, _SASL_HANDSHAKE = 18, 17
-# Kafka says 0 for "for ever": there is no limit on a session here.
+# Kafka says 0 for "forever": there is no limit on a session here.
 _NO_LIFETIME = 0
 
 

@@ -1,11 +1,12 @@
 """Produce without detours, for what most producers send most of the time.
 
-One batch for one partition, outside of transactions. Such a request differs from the one before it
+One batch for one partition, outside transactions. Such a request differs from the one before it
 on its connection in the correlation id and the batch alone: it is recognised by its bytes,
 appended, and answered from a template, without message objects, coroutine or task. Where followers
-have to have the batch first (acks=all), the answer is parked until they do. Everything else, errors
-of all kinds among it, is left to the Produce handler: a request that was not appended here is new
-to it. So are all requests of brokers that authorise, count or throttle them.
+have to have the batch first (acks=all), the answer is parked until they do. What may be appended,
+the append service knows (broker/replication/append.py). Everything else, errors of all kinds
+included, is left to the Produce handler: a request that was not appended here is new to it. So are
+all requests of brokers that authorise, count or throttle them.
 """
 
 from __future__ import annotations
@@ -13,35 +14,23 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from ottla.broker.handlers.produce import make_response
+from ottla.broker.replication.append import ALL_REPLICAS, ProduceResult, is_open_to_all
 from ottla.broker.requests.parked import Parked
-from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.append.checks import Origin
-from ottla.topics.names import INTERNAL_TOPICS
+from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
+from ottla.wire import messages as m
 from ottla.wire.framing import decode_request_header, encode_response
 from ottla.wire.primitives import WireError, read_uvarint
-from ottla.wire.records import (
-    ATTRIBUTES_LOW_AT,
-    HEADER_BYTES,
-    MAGIC,
-    MAGIC_AT,
-    TRANSACTIONAL,
-    size_at,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ottla.broker.replication.partition import Partition
-    from ottla.broker.replication.replica_manager import ReplicaManager
-    from ottla.storage.log.log import AppendInfo
+    from ottla.broker.replication.append import Appends
+    from ottla.broker.replication.hosted import HostedPartitions
 
 PRODUCE_KEY = 0
 _VERSIONS = range(9, 12)
-_ACKS = (-1, 0, 1)
-_NEVER = 0x7FFFFFFFFFFFFFFF
-# The append time of a batch that keeps its own.
-_NO_TIME = -1
 # Bounds what one connection can make us remember.
 MAX_FORMS = 256
 # The request header up to the correlation id.
@@ -94,18 +83,18 @@ class _Form:
 class _ParkedProduce(Parked):
     """Its answer is made already: followers decide whether it holds."""
 
-    __slots__ = ("_answer", "_correlation_id", "_form", "_listener", "_manager")
+    __slots__ = ("_answer", "_correlation_id", "_form", "_listener", "_partitions")
 
     def __init__(
         self,
-        manager: ReplicaManager,
+        partitions: HostedPartitions,
         listener: str,
         form: _Form,
         correlation_id: int,
         answer: bytes,
     ) -> None:
         super().__init__()
-        self._manager = manager
+        self._partitions = partitions
         self._listener = listener
         self._form = form
         self._correlation_id = correlation_id
@@ -118,45 +107,17 @@ class _ParkedProduce(Parked):
             self.ready(self._failure(error))
 
     def _failure(self, error: ErrorCode) -> list[bytes | memoryview]:
-        from ottla.broker.handlers.produce import make_response  # rare path
-        from ottla.broker.replication.types import ProduceResult
-        from ottla.wire import messages as m
-
         tp, version = self._form.tp, self._form.version
         partition = m.ProduceRequest.PartitionProduceData(index=tp.partition)
         topic = m.ProduceRequest.TopicProduceData(name=tp.topic, partition_data=[partition])
         response = make_response(
-            self._manager,
+            self._partitions,
             self._listener,
             version,
             m.ProduceRequest(topic_data=[topic]),
             {tp: ProduceResult(error)},
         )
         return encode_response(response, version, self._correlation_id)
-
-
-def _append_one(
-    manager: ReplicaManager, partition: Partition, data: memoryview, acks: int
-) -> AppendInfo | None:
-    """The general way for one batch, with everything that its topic asks for; None where nothing
-    was done."""
-    if not _is_one_batch(data) or manager.refusals.of_an_earlier_batch(partition, data):
-        return None
-    now_ms = manager.runtime.clock.monotonic_ms()
-    try:
-        return partition.append_as_leader(data, acks=acks, origin=Origin.CLIENT, now_ms=now_ms)
-    except KafkaError:
-        return None
-
-
-def _is_one_batch(data: memoryview) -> bool:
-    """Just one, and outside of transactions."""
-    return (
-        len(data) >= HEADER_BYTES
-        and size_at(data) == len(data)
-        and data[MAGIC_AT] == MAGIC
-        and not data[ATTRIBUTES_LOW_AT] & TRANSACTIONAL
-    )
 
 
 class DirectProduce:
@@ -170,61 +131,32 @@ class DirectProduce:
         # Where the last form ended: the partitions of one topic all end there.
         self._end = _AFTER_CORRELATION
 
-    def answers(
-        self, manager: ReplicaManager, frames: Iterable[memoryview]
-    ) -> list[bytes | Parked]:
+    def answers(self, appends: Appends, frames: Iterable[memoryview]) -> list[bytes | Parked]:
         """The answers to the first of some requests, empty for acks=0, parked where followers have
         to have the batch first. With the next one nothing was done."""
         form, correlation_ids, batches = self._read(frames)
-        partition = None if form is None else manager.hosted(form.tp)
+        partition = None if form is None else appends.partitions.get(form.tp)
         log = None if partition is None else partition.log
-        if form is None or partition is None or log is None or form.tp in manager.refusals:
+        if form is None or partition is None or log is None:
             return []
-        if log.settings.flush_messages < _NEVER:
-            return []
-        time_ms = _NO_TIME
-        try:
-            bases = partition.append_plain(batches, form.acks)
-            end_offset = log.end_offset
-            if not bases:
-                info = _append_one(manager, partition, batches[0], form.acks)
-                if info is None:
-                    return []
-                bases, end_offset = [info.first_offset], info.last_offset + 1
-                time_ms = info.append_time_ms
-        except OSError as error:
-            manager.log_manager.dirs.failed(log.data_dir, error)
-            return []
+        bases, end_offset, time_ms = appends.append_plain(partition, log, batches, form.acks)
         if form.acks == 0:
             return [b""] * len(bases)
-        waits = form.acks == -1 and partition.remotes
+        waits = form.acks == ALL_REPLICAS and partition.remotes
         answers: list[bytes | Parked] = []
         for number, base in enumerate(bases):
             correlation_id = correlation_ids[number]
             answer = form.answer(correlation_id, base, time_ms, log.start_offset)
             if waits:
                 end = bases[number + 1] if number + 1 < len(bases) else end_offset
-                answers.append(self._park(manager, partition, form, correlation_id, end, answer))
+                parked = _ParkedProduce(
+                    appends.partitions, self._listener, form, correlation_id, answer
+                )
+                appends.when_replicated(partition, log, end, form.timeout_ms, parked.end)
+                answers.append(parked)
             else:
                 answers.append(answer)
         return answers
-
-    def _park(
-        self,
-        manager: ReplicaManager,
-        partition: Partition,
-        form: _Form,
-        correlation_id: int,
-        required_offset: int,
-        answer: bytes,
-    ) -> Parked:
-        parked = _ParkedProduce(manager, self._listener, form, correlation_id, answer)
-        log = partition.log
-        if log is not None and log.high_watermark >= required_offset:
-            parked.end(partition.acks_error())
-        else:
-            manager.await_replicas(partition, required_offset, form.timeout_ms, parked.end)
-        return parked
 
     def _read(
         self, frames: Iterable[memoryview]
@@ -268,7 +200,7 @@ class DirectProduce:
         name_at = position + 2
         position = name_at + name_length
         topic = str(frame[name_at:position], "utf-8")
-        if frame[position] != _ONE_ENTRY or acks not in _ACKS or topic in INTERNAL_TOPICS:
+        if frame[position] != _ONE_ENTRY or not is_open_to_all(topic, acks):
             return None
         (index,) = _INDEX.unpack_from(frame, position + 1)
         end = position + 1 + _INDEX.size

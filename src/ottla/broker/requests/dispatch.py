@@ -1,13 +1,13 @@
 """From a frame to a running handler, and from its result to the bytes of the answer.
 
-No sockets here: `connection.py` feeds frames in and writes what comes out.
+No sockets here: `broker/network/connection.py` feeds frames in and writes what comes out.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
 from types import coroutine
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,6 @@ from ottla.broker.context.request import CloseConnection, RequestContext
 from ottla.broker.handlers import ROUTES_BY_KEY, LoadedRoute, load
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import StoreError
-from ottla.security.rights import Operation, allowed_on_cluster
-from ottla.types import TopicPartition
 from ottla.wire import framing
 from ottla.wire.codec import WireError
 
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PRODUCE = 0
-_LEADER_AND_ISR = 4
 _API_VERSIONS = 18
 # api_key, api_version and correlation_id open every request header, whatever its version.
 _HEADER_START = struct.Struct(">hhi")
@@ -63,11 +60,7 @@ def begin(
         principal,
         services.authorizer,
     )
-    handle = call.loaded.handle
-    if call.header.api_key == _LEADER_AND_ISR:
-        call.running = _after_topic_configs(context, call.request, handle)
-    else:
-        call.running = handle(context, call.request)
+    call.running = call.loaded.handle(context, call.request)
     return call
 
 
@@ -91,27 +84,6 @@ def read(frame: memoryview) -> Call:
     except WireError as error:
         raise CloseConnection(f"{route.name} version {version} cannot be read: {error}") from None
     return Call(loaded, request, header, version, correlation_id)
-
-
-async def _after_topic_configs(
-    context: RequestContext, request: Any, handle: Callable[..., Coroutine[Any, Any, Any]]
-) -> Any:
-    """LeaderAndIsr may create logs, which need their topic's configs at once."""
-    states = [
-        (topic.topic_name, state)
-        for topic in request.topic_states
-        for state in topic.partition_states
-    ]
-    states += [(state.topic_name, state) for state in request.ungrouped_partition_states]
-    logs = context.services.replica_manager.log_manager
-    topics = dict.fromkeys(name for name, _ in states)
-    # What is known of a topic that has no log here may be of an earlier life.
-    hosted = {name for name, s in states if logs.get(TopicPartition(name, s.partition_index))}
-    # Whoever is not allowed to send this is told so by the handler.
-    if allowed_on_cluster(context, Operation.CLUSTER_ACTION, log_denied=False):
-        again = [topic for topic in topics if topic not in hosted]
-        await context.services.topic_settings.load(topics, again=again)
-    return await handle(context, request)
 
 
 async def _unsupported_api_versions(loaded: LoadedRoute) -> Any:

@@ -38,7 +38,7 @@ class CreatedTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """The total number a topic shall have, and the brokers of each new partition."""
+    """The total number a topic is to have, and the brokers of each new partition."""
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None

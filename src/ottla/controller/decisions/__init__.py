@@ -7,7 +7,11 @@ from typing import Any
 
 from ottla.controller import events
 from ottla.controller.context import ControllerContext
-from ottla.controller.decisions.brokers import on_broker_change, on_broker_modifications
+from ottla.controller.decisions.brokers import (
+    on_broker_change,
+    on_broker_modifications,
+    on_update_metadata_response,
+)
 from ottla.controller.decisions.controlled_shutdown import on_controlled_shutdown
 from ottla.controller.decisions.failover import on_failover
 from ottla.controller.decisions.isr import on_alter_isr, on_isr_change_notification
@@ -50,6 +54,7 @@ DECISIONS: Mapping[type[events.Event], Decision] = {
     events.TopicChange: on_topic_change,
     events.TopicDeletion: on_topic_deletion,
     events.UncleanLeaderElectionEnabled: on_unclean_election_enabled,
+    events.UpdateMetadataResponseReceived: on_update_metadata_response,
     events.ZkPartitionReassignment: on_zk_reassignment,
 }
 

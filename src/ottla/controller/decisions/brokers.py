@@ -7,8 +7,12 @@ from typing import Any, NamedTuple
 
 from ottla.controller import deletion, partition_machine, partition_moves, replica_machine
 from ottla.controller.context import ControllerContext
-from ottla.controller.events import BrokerChange, BrokerModifications
-from ottla.controller.requests import send_update_metadata
+from ottla.controller.events import (
+    BrokerChange,
+    BrokerModifications,
+    UpdateMetadataResponseReceived,
+)
+from ottla.controller.requests import record_answer, send_update_metadata
 from ottla.controller.steps import (
     CloseChannels,
     OpenChannels,
@@ -225,3 +229,11 @@ def _record(ctx: ControllerContext, changed: Membership) -> None:
 
 def _join(broker_ids: Iterable[int]) -> str:
     return ",".join(map(str, sorted(broker_ids)))
+
+
+def on_update_metadata_response(
+    ctx: ControllerContext, event: UpdateMetadataResponseReceived
+) -> Steps[None]:
+    """Nothing depends on it, but it is told of."""
+    record_answer(ctx, event)
+    yield from ()

@@ -7,6 +7,7 @@ from ottla.controller.events import AlterIsr, IsrChangeNotification, Reassignmen
 from ottla.controller.requests import send_update_metadata
 from ottla.controller.steps import Post, Steps, get_children, get_paths, write
 from ottla.controller.stored_leadership import read_states, write_states
+from ottla.controller.transitions import record_step
 from ottla.errors import ErrorCode
 from ottla.metadata.store import Delete, NoNodeError
 from ottla.metadata.znodes import IsrChangeNotificationZnode, LeaderAndIsr
@@ -55,8 +56,11 @@ def on_alter_isr(ctx: ControllerContext, event: AlterIsr) -> Steps[m.AlterPartit
                 updates[tp] = judged.state
             else:
                 answers[tp] = judged
+    before = {tp: ctx.leadership[tp].isr for tp in updates}
     outcome = yield from write_states(ctx, updates)
     answers.update(outcome.done)
+    for tp in outcome.done:
+        record_step(ctx, "partition", tp, cause=f"the ISR was {','.join(map(str, before[tp]))}")
     answers.update(dict.fromkeys(outcome.stale, ErrorCode.INVALID_UPDATE_VERSION))
     for tp, error in outcome.failed.items():
         ctx.journal.warn(f"Failed to update ISR for partition {tp}: {error!r}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 from ottla.controller import replica_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.decisions.brokers import on_replicas_offline
 from ottla.controller.events import LeaderAndIsrResponseReceived, LogDirEventNotification
+from ottla.controller.requests import record_answer
 from ottla.controller.steps import Steps, get_children, get_paths, write
 from ottla.errors import ErrorCode
 from ottla.metadata.store import Delete
@@ -31,10 +34,8 @@ def on_leader_and_isr_response(
 ) -> Steps[None]:
     """Code 56 puts a replica on a failed directory, 0 takes it back; other codes do not count."""
     broker_id, response = event.broker_id, event.response
+    record_answer(ctx, event)
     if response.error_code != ErrorCode.NONE:
-        ctx.journal.error(
-            f"Broker {broker_id} answered LeaderAndIsr with error {response.error_code}"
-        )
         return
     known = ctx.offline_dir_partitions.get(broker_id)
     names: dict[bytes, str] | None = None
@@ -54,9 +55,11 @@ def on_leader_and_isr_response(
     newly_lost = [tp for tp in lost if not known or tp not in known]
     if newly_lost and broker_id in ctx.brokers:
         ctx.offline_dir_partitions.setdefault(broker_id, set()).update(newly_lost)
-        ctx.journal.info(
-            f"Broker {broker_id} has partitions on failed directories:"
-            f" {', '.join(map(str, newly_lost))}"
+        ctx.journal.state_change(
+            logging.INFO,
+            "Mark replicas %s on broker %d as offline",
+            ",".join(map(str, newly_lost)),
+            broker_id,
         )
         yield from on_replicas_offline(
             ctx, [TopicPartitionReplica(tp.topic, tp.partition, broker_id) for tp in newly_lost]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.controller import deletion
 from ottla.controller.context import ControllerContext
 from ottla.controller.events import StopReplicaResponseReceived, TopicDeletion
+from ottla.controller.requests import record_answer
 from ottla.controller.steps import Steps, get_children, write
 from ottla.errors import ErrorCode
 from ottla.metadata.store import Delete
@@ -41,6 +42,7 @@ def on_stop_replica_response(
 
     An answer to what was meant for an earlier life of the broker says nothing of this one.
     """
+    record_answer(ctx, event)
     sent_to = event.request.broker_epoch
     if ctx.broker_epochs.get(event.broker_id, sent_to) != sent_to:
         return

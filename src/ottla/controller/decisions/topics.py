@@ -39,7 +39,7 @@ def read_topics(ctx: ControllerContext, topics: Iterable[str]) -> Steps[dict[str
 def give_topic_ids(
     ctx: ControllerContext, assignments: Mapping[str, TopicAssignment]
 ) -> Steps[None]:
-    """Writes an id into every topic znode without one (old tools make such) and learns the rest.
+    """Writes an id into every topic znode without one (old tools' work) and learns the rest.
 
     Garbage is left as it is: rewriting it would lose what somebody may still repair.
     """

@@ -116,7 +116,7 @@ class OffsetTable:
         )
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Drops offsets, also those still pending in a transaction; the ones that were there."""
+        """Drops offsets, even those pending in a transaction; returns those that were there."""
         removed = []
         for partition in partitions:
             found = self.committed.pop(partition, None) is not None

@@ -30,7 +30,7 @@ _TOMBSTONES_PER_BATCH = 500
 
 
 class GroupOffsets:
-    """The group coordinator's part of offsets outside of transactions."""
+    """The group coordinator's part of offsets outside transactions."""
 
     def __init__(
         self, registry: GroupRegistry, config: CoordinatorConfig, metadata: ClusterMetadata

@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`: the only place that encodes and decodes them.
 
-Keys and values start with an int16 version, then follows a message of that version
-(OffsetCommitKey/Value, GroupMetadataKey/Value). Written are key versions 1 (offset) and 2 (group),
+Keys and values start with an int16 version, followed by a message of that version
+(OffsetCommitKey/Value, GroupMetadataKey/Value). It writes key versions 1 (offset) and 2 (group),
 offset value 3, or 1 where the commit named a retention time, and group value 3; all older ones
 are read. The head of a consumer's subscription (ConsumerProtocolSubscription) is read here too.
 """

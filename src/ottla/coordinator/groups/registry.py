@@ -1,7 +1,8 @@
 """The groups that this broker coordinates: found, made, written, woken in time and let go.
 
-The log, loading and unloading are in `shards.py`, the rules of membership in `rebalance.py`. After
-every change of a group comes `settle`, which does what the rules have asked for.
+The log, loading and unloading are in `coordinator/shards.py`, the rules of membership in
+`rebalance.py`. After every change of a group comes `settle`, which does what the rules have asked
+for.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class GroupRegistry:
 
     def start(self) -> None:
         self.is_active = True
-        self._replicas.add_leadership_listener(self.shards.became_leader, self.shards.resigned)
+        self._replicas.leadership.add(self.shards.became_leader, self.shards.resigned)
 
     async def close(self) -> None:
         self.is_active = False

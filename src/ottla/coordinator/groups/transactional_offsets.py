@@ -1,4 +1,4 @@
-"""Offsets that a group commits inside of a producer's transaction (TxnOffsetCommit, KIP-447).
+"""Offsets that a group commits inside a producer's transaction (TxnOffsetCommit, KIP-447).
 
 They are written at once, as a batch of that transaction, and show when its marker says so.
 """

@@ -116,7 +116,7 @@ class TransactionCoordinator:
     async def start(self) -> None:
         """Before the broker takes part in the cluster: leadership is heard of from here on."""
         self._is_active = True
-        self._replicas.add_leadership_listener(self._shards.became_leader, self._shards.resigned)
+        self._replicas.leadership.add(self._shards.became_leader, self._shards.resigned)
         self._spawn(self._abort_regularly())
         self._spawn(self._expire_regularly())
 
@@ -255,7 +255,7 @@ class TransactionCoordinator:
             self.abort_timed_out()
 
     def abort_timed_out(self) -> int:
-        """Fences off and aborts transactions that are open for too long; how many."""
+        """Fences off and aborts transactions that have been open for too long; how many."""
         now_ms = self._clock.now_ms()
         due = [
             (shard, transaction)

@@ -94,7 +94,7 @@ class MarkerWrites:
             coordinator_epoch=order.coordinator_epoch,
             timestamp_ms=self._clock.now_ms(),
         )
-        results = await self._replicas.append(
+        results = await self._replicas.appends.append(
             {tp: memoryview(bytearray(marker)) for tp in sorted(order.partitions)},
             acks=-1,
             timeout_ms=self._timeout_ms,

@@ -8,6 +8,7 @@ records; both are the producer's word.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -123,21 +124,43 @@ def check_size(tp: TopicPartition, size: int, settings: LogConfig) -> None:
 
 def _check_records(tp: TopicPartition, batch: Batch, settings: LogConfig, now_ms: int) -> None:
     if batch.header.attributes & LOG_APPEND_TIME:
-        text = (
-            f"Invalid timestamp type in message to {tp}. Producer should not set timestamp type "
-            "to LogAppendTime."
-        )
-        errors = [RecordError(number, text) for number, _ in enumerate(_iterate(batch))]
-        raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, errors)
-    create_time = settings.message_timestamp_type != "LogAppendTime"
+        raise append_time_refused(tp, len(_iterate(batch)))
+    if _looks_inside(settings):
+        check_each(tp, _iterate(batch), settings, now_ms)
+
+
+def append_time_refused(tp: TopicPartition, count: int) -> RecordsRejected:
+    """For records whose producer gave them the time of the broker's clock."""
+    text = (
+        f"Invalid timestamp type in message to {tp}. Producer should not set timestamp type "
+        "to LogAppendTime."
+    )
+    errors = [RecordError(number, text) for number in range(count)]
+    return RecordsRejected(ErrorCode.INVALID_TIMESTAMP, errors)
+
+
+def _looks_inside(settings: LogConfig) -> bool:
+    """Whether a rule of the topic needs the records."""
+    return settings.compact or _bounds_timestamps(settings)
+
+
+def _bounds_timestamps(settings: LogConfig) -> bool:
+    return (
+        settings.message_timestamp_type != "LogAppendTime"
+        and settings.message_timestamp_difference_max_ms < _LONG_MAX
+    )
+
+
+def check_each(
+    tp: TopicPartition, found: Iterable[records.Record], settings: LogConfig, now_ms: int
+) -> None:
+    """Rules for single records: a key where the topic is compacted, a time near the broker's."""
     compacted = settings.compact
+    bounded = _bounds_timestamps(settings)
     difference_ms = settings.message_timestamp_difference_max_ms
-    bounded = create_time and difference_ms < _LONG_MAX
-    if not compacted and not bounded:
-        return
     keyless: list[RecordError] = []
     ill_timed: list[RecordError] = []
-    for number, record in enumerate(_iterate(batch)):
+    for number, record in enumerate(found):
         if compacted and record.key is None:
             keyless.append(
                 RecordError(

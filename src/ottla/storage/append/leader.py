@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append import checks
 from ottla.storage.append.checks import Batch, Origin
+from ottla.storage.append.up_conversion import convert_up, is_message_set
 from ottla.storage.producers.state import ProducerBatch, ProducerState
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
@@ -15,7 +16,7 @@ from ottla.wire.records import BatchHeader
 
 
 class LeaderAppend(NamedTuple):
-    """`data` is ready to be written; a `duplicate` is answered and nothing is written."""
+    """`data` is ready to be written; for a `duplicate`, or without batches, nothing is written."""
 
     data: memoryview
     batches: list[Batch]
@@ -36,18 +37,16 @@ def prepare_leader_append(
 ) -> LeaderAppend:
     """For a log that ends at `end_offset`. Offsets and epoch go into `data` itself; it is copied
     only if it cannot be written to."""
-    if data.readonly:
-        data = memoryview(bytearray(data))
-    batches = checks.split(data)
+    if is_message_set(data):
+        converted = convert_up(tp, data, settings, now_ms)
+        batches = [] if converted is None else [converted]
+        data = data[:0] if converted is None else converted.view
+    else:
+        data, batches = _checked_batches(tp, settings, data, origin, now_ms)
     if not batches:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests must have a record batch")
-    size = 0
-    for batch in batches:
-        checks.check(tp, batch, settings, origin, now_ms)
-        size += len(batch.view)
-    if settings.compression_type != "producer":
-        data, batches = _in_topic_codec(tp, settings, data, batches)
-        size = sum(len(batch.view) for batch in batches)
+        # As in Kafka, where only newer versions of Produce ask for a batch.
+        return LeaderAppend(data, [], -1, None)
+    size = sum(len(batch.view) for batch in batches)
     if size > settings.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -71,14 +70,23 @@ def prepare_leader_append(
     return LeaderAppend(data[:size], ready, append_time_ms, None)
 
 
-def _in_topic_codec(
-    tp: TopicPartition, settings: LogConfig, data: memoryview, batches: list[Batch]
+def _checked_batches(
+    tp: TopicPartition, settings: LogConfig, data: memoryview, origin: Origin, now_ms: int
 ) -> tuple[memoryview, list[Batch]]:
-    wanted = [checks.with_topic_codec(tp, batch, settings) for batch in batches]
-    if all(new is old for new, old in zip(wanted, batches, strict=True)):
-        return data, batches
-    data = memoryview(bytearray().join(batch.view for batch in wanted))
-    return data, checks.split(data)
+    """What a client sends nowadays, in bytes that can be written to."""
+    if data.readonly:
+        data = memoryview(bytearray(data))
+    batches = checks.split(data)
+    for batch in batches:
+        checks.check(tp, batch, settings, origin, now_ms)
+    if len(batches) > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"More than one record batch in the append to {tp}"
+        )
+    if batches and settings.compression_type != "producer":
+        wanted = checks.with_topic_codec(tp, batches[0], settings)
+        return wanted.view, [wanted]
+    return data, batches
 
 
 def _check_producers(

@@ -1,7 +1,7 @@
 """Compaction as a regular task of a broker (LogCleaner, LogCleanerManager).
 
 One log at a time, the dirtiest first. The work is done on another thread in slices of about two
-milliseconds with as long a pause between them, so that requests go on; only putting the new
+milliseconds with pauses as long between them, so that requests go on; only putting the new
 segments in place runs on the event loop. A log that cannot be compacted is left out from then on.
 """
 

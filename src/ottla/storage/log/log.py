@@ -13,9 +13,9 @@ from typing import NamedTuple
 from ottla.errors import ErrorCode, InvariantViolated, KafkaError
 from ottla.runtime import Runtime
 from ottla.storage.append.checks import Batch, Origin
+from ottla.storage.append.follower import split_replicated
 from ottla.storage.append.leader import prepare_leader_append
 from ottla.storage.append.plain import is_plain, prepare_plain_append
-from ottla.storage.append.replica import split_replicated
 from ottla.storage.append.rolling import should_roll
 from ottla.storage.log.flush import Flush
 from ottla.storage.log.leader_epochs import LeaderEpochs
@@ -194,6 +194,8 @@ class Log:
         if plan.duplicate is not None:
             batch = plan.duplicate
             return AppendInfo(batch.base_offset, batch.last_offset, batch.timestamp, True)
+        if not plan.batches:
+            return AppendInfo(-1, -1, -1)
         first_offset = self.end_offset
         self._write(plan.data, plan.batches, now_ms)
         return AppendInfo(first_offset, self.end_offset - 1, plan.append_time_ms)

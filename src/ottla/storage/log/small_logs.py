@@ -3,7 +3,7 @@
 Making a file costs far more than reading a small one, and a broker can have tens of thousands of
 logs with a few records each. Such a log has no indexes, no leader epochs and no producer snapshot
 on disk as long as nothing else makes them: recovery finds all of it in the records. Apache Kafka
-does so by itself for a segment that has no `.index`, also after a clean stop
+does so by itself for a segment that has no `.index`, even after a clean stop
 (Log.loadSegmentFiles).
 
 At a clean stop, what these logs would be read for is noted in one file per data folder. A note

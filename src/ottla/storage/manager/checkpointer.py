@@ -27,9 +27,10 @@ class Checkpointer:
             if all(log.checkpointed_high_watermark == log.high_watermark for log in logs):
                 continue
             watermarks = data_dir.high_watermarks(logs)
-            await self._write(data_dir, checkpoints.HIGH_WATERMARKS, watermarks)
-            for log in logs:
-                log.checkpointed_high_watermark = log.high_watermark
+            if await self._write(data_dir, checkpoints.HIGH_WATERMARKS, watermarks):
+                for log in logs:
+                    # What was written, not what it became meanwhile.
+                    log.checkpointed_high_watermark = watermarks[log.tp]
 
     async def write_offsets(self) -> None:
         """All others, and the high watermarks where they speak of logs that are gone."""
@@ -39,27 +40,33 @@ class Checkpointer:
             await self.write_bounds(data_dir, self._table.logs_in(data_dir.path))
             if gone[data_dir.path]:
                 watermarks = data_dir.high_watermarks(self._table.logs_in(data_dir.path))
-                await self._write(data_dir, checkpoints.HIGH_WATERMARKS, watermarks)
-                data_dir.gone -= gone[data_dir.path]
+                if await self._write(data_dir, checkpoints.HIGH_WATERMARKS, watermarks):
+                    data_dir.gone -= gone[data_dir.path]
 
-    async def write_bounds(self, data_dir: DataDir, logs: list[Log]) -> None:
+    async def write_bounds(self, data_dir: DataDir, logs: list[Log]) -> bool:
+        """Whether recovery points and log starts are on disk now."""
         points, starts = data_dir.recovery_points(logs), data_dir.start_offsets(logs)
-        await self._write(data_dir, checkpoints.RECOVERY_POINTS, points)
-        await self._write(data_dir, checkpoints.LOG_STARTS, starts)
+        return await self._write(
+            data_dir, checkpoints.RECOVERY_POINTS, points
+        ) and await self._write(data_dir, checkpoints.LOG_STARTS, starts)
 
     async def write_cleaned(self) -> None:
         for data_dir in self._dirs.usable():
             offsets = data_dir.cleaned_offsets(self._table.logs_in(data_dir.path))
-            if offsets != data_dir.checkpointed_cleaned:
-                await self._write(data_dir, checkpoints.CLEANED, offsets)
+            if offsets != data_dir.checkpointed_cleaned and await self._write(
+                data_dir, checkpoints.CLEANED, offsets
+            ):
                 data_dir.checkpointed_cleaned = offsets
 
     async def _write(
         self, data_dir: DataDir, name: str, offsets: Mapping[TopicPartition, int]
-    ) -> None:
+    ) -> bool:
+        """Whether it is written; a folder that cannot be written to has failed."""
         order = data_dir.order()
         try:
-            # Formatting many thousand lines is kept off the event loop as well.
+            # Formatting many thousands of lines is kept off the event loop as well.
             await self._runtime.blocking(lambda: data_dir.write(name, offsets, order))
         except OSError as error:
             self._dirs.failed(data_dir.path, error)
+            return False
+        return True

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.errors import KafkaError, OttlaError
-from ottla.runtime import Disk, Runtime
+from ottla.runtime import Disk, HeldLock, Runtime
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import CheckpointDamaged
 from ottla.storage.log import recovery, small_logs
 from ottla.storage.log.log import NEVER_CLEANED, Log
-from ottla.storage.manager.dir_lock import HeldLock
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
@@ -172,9 +171,9 @@ class DataDir:
             return {}
 
     def _read_or_empty(self, name: str) -> dict[TopicPartition, int]:
-        """A damaged file is none. More is recovered then, deleted records are seen again, or a high
-        watermark comes from the leader and the followers; for the last one alone Kafka takes the
-        folder out of use, and does so again at every start."""
+        """A damaged file counts as none. More is recovered then, deleted records are seen again, or
+        a high watermark comes from the leader and the followers; for the last one alone Kafka takes
+        the folder out of use, and does so again at every start."""
         path = self.path / name
         if not self._disk.exists(path):
             return {}

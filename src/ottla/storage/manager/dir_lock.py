@@ -1,39 +1,37 @@
-"""The `.lock` of a data folder: one broker at a time (FileLock)."""
+"""The locks of a broker's data folders, held from before the first look into them."""
 
 from __future__ import annotations
 
-import fcntl
-import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
-from ottla.errors import OttlaError
-from ottla.storage.checkpoints import LOCK
+from ottla.runtime import Disk, HeldLock
 
 
-class DirInUse(OttlaError):
-    """Another process has the folder."""
+class DirLocks:
+    """One broker at a time in each folder of `log.dirs` (Kafka's FileLock)."""
 
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._held: dict[Path, HeldLock] = {}
 
-class HeldLock(Protocol):
-    def release(self) -> None: ...
+    def take_all(self, folders: Iterable[Path]) -> None:
+        """Raises DirInUse. A folder that cannot be made or locked for another reason is left to
+        whoever loads it: he meets the same error, and goes on with the other folders."""
+        for folder in folders:
+            try:
+                self._disk.make_dirs(folder)
+                self.take(folder)
+            except OSError:
+                continue
 
+    def take(self, folder: Path) -> HeldLock:
+        """The lock, taken now unless it is held already; raises DirInUse or OSError."""
+        held = self._held.get(folder)
+        if held is None:
+            held = self._held[folder] = self._disk.lock(folder)
+        return held
 
-class FlockedDir:
-    """An advisory lock that ends with the process, also when it is killed."""
-
-    def __init__(self, folder: Path) -> None:
-        self._fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._fd)
-            raise DirInUse(
-                f"Failed to acquire lock on file {LOCK} in {folder}. A Kafka instance in another "
-                "process or thread is using this directory."
-            ) from None
-
-    def release(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    async def release(self) -> None:
+        while self._held:
+            self._held.popitem()[1].release()

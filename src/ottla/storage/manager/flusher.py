@@ -30,7 +30,9 @@ class Flusher:
         try:
             await self._runtime.blocking(lambda: flush.run(self._runtime.disk))
         except FileNotFoundError:
-            return  # the log was deleted meanwhile
+            # The log was deleted meanwhile, or only a segment of it was: then nothing is noted yet.
+            log.epochs.dirty = log.epochs.dirty or flush.epochs is not None
+            return
         except OSError as error:
             self._dirs.failed(log.data_dir, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"flush of {log.tp} failed") from None

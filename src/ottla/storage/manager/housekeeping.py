@@ -1,4 +1,4 @@
-"""What comes round by time for all logs: checkpoints, retention, flushes, compaction."""
+"""What is done for all logs from time to time: checkpoints, retention, flushes, compaction."""
 
 from __future__ import annotations
 

@@ -16,6 +16,17 @@ class ForeignData(OttlaError):
     """The folders belong to another broker, another cluster, or not together."""
 
 
+class DamagedIdentity(OttlaError):
+    """A `meta.properties` that no broker has written like this: whose logs these are is unknown."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(
+            f"{path} is damaged: {what}. It says which broker of which cluster the logs beside it "
+            "belong to; bring it back from a copy or from another folder of the same broker, or "
+            "write it again: version=0, broker.id=<id>, cluster.id=<id in the znode /cluster/id>"
+        )
+
+
 class Identity(NamedTuple):
     broker_id: int | None
     cluster_id: str | None
@@ -39,6 +50,11 @@ def read_identity(disk: Disk, folders: Iterable[Path]) -> Identity:
 
 
 def _decode(path: Path, data: bytes) -> Identity:
+    """Raises DamagedIdentity, or ForeignData with Kafka's text."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        raise DamagedIdentity(path, "it is not text") from None
     values = checkpoints.decode_properties(data)
     version = values.get("version", "0")
     if version != "0":
@@ -47,12 +63,15 @@ def _decode(path: Path, data: bytes) -> Identity:
             "brokers only support version 0 (which is implicit when the `version` field is "
             "missing)."
         )
-    broker_id = values.get("broker.id")
-    try:
-        number = None if broker_id is None else int(broker_id)
-    except ValueError:
-        raise ForeignData(f"broker.id {broker_id!r} in {path} is not a number") from None
-    return Identity(number, values.get("cluster.id"))
+    broker_id, cluster_id = values.get("broker.id"), values.get("cluster.id")
+    if broker_id is None:
+        raise DamagedIdentity(path, "it names no broker.id" if data else "it is empty")
+    if not (broker_id.isascii() and broker_id.isdigit()):
+        raise DamagedIdentity(path, f"broker.id {broker_id!r} is not a number")
+    if not cluster_id:
+        # Kafka takes a file without one, as versions before 0.10.1 wrote it; half a file looks so.
+        raise DamagedIdentity(path, "it names no cluster.id")
+    return Identity(int(broker_id), cluster_id)
 
 
 def check_identity(stored: Identity, *, broker_id: int, cluster_id: str) -> None:

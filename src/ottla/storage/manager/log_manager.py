@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, InvariantViolated, KafkaError, OttlaError
-from ottla.runtime import Runtime
+from ottla.runtime import HeldLock, Runtime
 from ottla.storage.compaction.cleaner import Cleaner
 from ottla.storage.log.log import Log
 from ottla.storage.log.small_logs import Note
@@ -19,7 +19,6 @@ from ottla.storage.manager.checkpointer import Checkpointer
 from ottla.storage.manager.closing import close_logs
 from ottla.storage.manager.data_dir import DataDir, future_name
 from ottla.storage.manager.data_dirs import DataDirs
-from ottla.storage.manager.dir_lock import FlockedDir, HeldLock
 from ottla.storage.manager.flusher import Flusher
 from ottla.storage.manager.housekeeping import Housekeeping
 from ottla.storage.manager.log_table import LogTable
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 MAX_OPEN_FILES = 2048
 _MAX_PREFERENCES = 10_000
-# Fewer new logs than this are quicker made on the spot.
+# Fewer new logs than this are made faster on the spot.
 _CREATE_AHEAD_FROM = 100
 
 
@@ -55,15 +54,15 @@ class LogManager:
         config: BrokerConfig,
         settings_of: Callable[[str], LogConfig],
         *,
-        lock_dir: Callable[[Path], HeldLock] = FlockedDir,
+        lock_dir: Callable[[Path], HeldLock] | None = None,
         max_open_files: int = MAX_OPEN_FILES,
     ) -> None:
         self._runtime = runtime
         self._config = config
         self._settings_of = settings_of
-        self._lock_dir = lock_dir
+        self._lock_dir = lock_dir or runtime.disk.lock
         self._open_files = OpenFiles(max_open_files)
-        # Where logs that are still to come shall be created (AlterReplicaLogDirs).
+        # Where logs that are still to come are to be created (AlterReplicaLogDirs).
         self._preferred_dirs: dict[TopicPartition, Path] = {}
         self._tasks = BackgroundTasks()
         self._table = table = LogTable()
@@ -139,8 +138,8 @@ class LogManager:
             every = logs + self._table.futures_in(data_dir.path)
             try:
                 await self._runtime.blocking(partial(close_logs, every, self._runtime, notes))
-                await self.checkpoints.write_bounds(data_dir, logs)
-                await self._runtime.blocking(partial(data_dir.mark_clean, notes))
+                if await self.checkpoints.write_bounds(data_dir, logs):
+                    await self._runtime.blocking(partial(data_dir.mark_clean, notes))
             except OSError as error:
                 logger.error("data folder %s was not closed cleanly: %s", data_dir.path, error)
         self.dirs.release_locks()
@@ -208,10 +207,9 @@ class LogManager:
         return log
 
     def _created(self, log: Log) -> Log:
-        policy = ",".join(sorted(log.settings.cleanup_policy))
-        properties = f"cleanup.policy={policy}, retention.ms={log.settings.retention_ms}"
-        text = "Created log for partition %s in %s with properties {%s}."
-        logger.info(text, log.tp, log.folder, properties)
+        own = ", ".join(f"{key}={value}" for key, value in sorted(log.settings.overrides.items()))
+        text = "Created log for partition %s in %s with properties {%s}"
+        logger.info(text, log.tp, log.folder, own)
         return self._enter(log)
 
     async def create_ahead(self, wanted: Mapping[TopicPartition, TopicId]) -> None:

@@ -13,7 +13,7 @@ def replay_batch(
     producers: ProducerState, header: BatchHeader, batch: Buffer
 ) -> AbortedTransaction | None:
     """`batch` is needed for control batches only; others are known by their header. The answer
-    belongs into the transaction index of the batch's segment."""
+    belongs in the transaction index of the batch's segment."""
     if header.is_control:
         if header.record_count == 0:
             return None  # emptied by compaction: nothing of its transaction is left

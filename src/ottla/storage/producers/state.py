@@ -248,7 +248,7 @@ class ProducerState:
             producer.batches.appendleft(batch)
 
     def expire(self, now_ms: int, idle_ms: int) -> None:
-        """Forgets producers that were silent for `idle_ms` and have no open transaction.
+        """Forgets producers that have been silent for `idle_ms` and have no open transaction.
 
         Kafka goes by the records' own time alone: it forgets a producer of old records while it
         writes, and takes what that producer sends again for new. Here whoever wrote since the

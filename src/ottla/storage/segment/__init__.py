@@ -1,1 +1,1 @@
-"""One segment: its file of batches, its indexes, and how files are called and renamed."""
+"""One segment: its file of batches, its indexes, and how its files are named and renamed."""

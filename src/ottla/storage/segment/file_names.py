@@ -1,4 +1,4 @@
-"""How the files of a segment are called: the base offset in twenty digits, and a suffix each."""
+"""What the files of a segment are called: the base offset in twenty digits, and a suffix each."""
 
 from __future__ import annotations
 

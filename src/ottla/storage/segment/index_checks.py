@@ -27,7 +27,7 @@ def check_indexes(
     offsets: OffsetIndex,
     times: TimeIndex,
 ) -> None:
-    """Raises IndexDamaged; also where the log itself is damaged at the places looked at."""
+    """Raises IndexDamaged, even where the log itself is damaged at the places looked at."""
     try:
         _check_offsets(file, base_offset, size, interval_bytes, offsets)
         _check_times(file, base_offset, size, offsets, times)

@@ -23,7 +23,7 @@ MAX_ANSWER_BYTES = 64 << 20
 # Requests in flight on one connection, each read of a MultiRead counted. ZooKeeper's
 # globalOutstandingLimit.
 MAX_IN_FLIGHT = 1000
-# What waits is sent once so few are left in flight: hundreds of requests in one write, where
+# What waits is sent once this few are left in flight: hundreds of requests in one write, where
 # one for each answer would be a write and a wake-up of the server each.
 REFILL_AT = MAX_IN_FLIGHT // 2
 _MAX_XID = 0x7FFF_FFFF

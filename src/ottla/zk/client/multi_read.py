@@ -19,8 +19,8 @@ from ottla.zk.jute import JuteError
 
 logger = logging.getLogger(__name__)
 
-# Reads in one request. Each adds little after the first dozens, and so many nodes of 1 MB, the
-# most that jute.maxbuffer lets a node hold, still are half of the largest answer we take.
+# Reads in one request. Each adds little after the first dozens, and this many nodes of 1 MB, the
+# most that jute.maxbuffer lets a node hold, are still half of the largest answer we take.
 MAX_READS = 32
 MIN_READS = 2
 # Where nodes are large, fewer are asked for at once, so that an answer is about this long: the

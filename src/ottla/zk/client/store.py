@@ -1,7 +1,7 @@
 """The metadata store on any ZooKeeper-protocol server: our own asyncio client.
 
 Several hosts, one session kept over lost connections and server restarts, watches set again,
-digest auth, TLS, chroot. A session that the server expired is replaced by a new one by itself;
+digest auth, TLS, chroot. A session that the server expired is replaced by a new one automatically;
 its watches and ephemeral nodes are gone, as the listeners are told. Requests are pipelined.
 """
 

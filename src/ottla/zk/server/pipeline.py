@@ -119,7 +119,7 @@ class CommitPipeline:
         self._settle()
         self._writer.close()
         if self._journal is not None:
-            self._journal.close()
+            self._journal.close(clean=not self._failed)
 
     @property
     def outstanding(self) -> int:
@@ -142,7 +142,7 @@ class CommitPipeline:
                 asyncio.get_running_loop().call_soon(self._settle)
 
     def push_event(self, outlet: Outlet, item: object) -> None:
-        """As `push`, for what is no answer to anything."""
+        """As `push`, for something that answers nothing."""
         outlet.unasked += 1
         self.push(outlet, item)
 

@@ -1,15 +1,19 @@
 """The one module that encodes and decodes what the store keeps on disk. Pure.
 
 A journal record is `length, crc32, payload`; its payload `zxid, time, transactions`. A zero
-length ends the file (journals are filled with zeros ahead of the writer). A snapshot is a magic
-number, the zxid it was started at, the sessions, the nodes, and a crc32 over everything.
+length ends the file (journals are filled with zeros ahead of the writer). A record without
+transactions is a mark: when it was written, everything up to its zxid was on disk. A snapshot is a
+magic number, the zxid it was started at, the sessions, the nodes, and a crc32 over everything. The
+note of a clean stop is the last zxid and a crc32, as text.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ottla.errors import InvariantViolated, OttlaError
 from ottla.zk import jute
@@ -31,6 +35,13 @@ SNAPSHOT_MAGIC = b"OTLZKS01"
 # nodes, of which there may be many.
 MAX_RECORD_BYTES = 1 << 28
 
+# How far a search behind damage goes before it gives up: nobody can make a start take minutes by
+# what he writes into a node.
+_MAX_CANDIDATES = 1_000_000
+_MAX_CHECKED_BYTES = 1 << 28
+# A zxid this far from the one before it is none.
+_MAX_ZXID_JUMP = 1 << 32
+
 _FRAME = struct.Struct(">II")
 _RECORD = struct.Struct(">qqI")
 _SNAPSHOT_HEAD = struct.Struct(">qII")
@@ -39,6 +50,10 @@ _NODE = struct.Struct(">qqqqqqiiq")
 _CREATE_TAIL = struct.Struct(">qq")
 
 _CREATE, _DELETE, _SET_DATA, _SET_ACL, _CREATE_SESSION, _CLOSE_SESSION = range(1, 7)
+
+
+# zxid, time, transactions, where the record ends.
+Record = tuple[int, int, list[Txn], int]
 
 
 class DamagedFile(OttlaError):
@@ -58,8 +73,16 @@ def encode_create(head: bytes, owner: int, parent_creations: int) -> bytes:
     return b"\x01" + head + _CREATE_TAIL.pack(owner, parent_creations)
 
 
-def iter_records(data: bytes, position: int) -> Iterator[tuple[int, int, list[Txn], int]]:
-    """(zxid, time, transactions, end of the record) up to the first that is torn or missing."""
+def encode_mark(zxid: int) -> bytes:
+    """Said at the start of each batch: everything up to `zxid` was on disk before it."""
+    return encode_record(zxid, 0, ())
+
+
+def iter_records(data: bytes, position: int) -> Iterator[Record]:
+    """Up to the first that is torn or missing.
+
+    Raises DamagedFile for one that is whole and cannot be understood: no crash makes such a one.
+    """
     size = len(data)
     while position + _FRAME.size <= size:
         length, crc = _FRAME.unpack_from(data, position)
@@ -70,9 +93,106 @@ def iter_records(data: bytes, position: int) -> Iterator[tuple[int, int, list[Tx
         payload = data[start:end]
         if zlib.crc32(payload) != crc:
             return
-        zxid, time_ms, txns = _decode_payload(payload)
+        try:
+            zxid, time_ms, txns = _decode_payload(payload)
+        except (OttlaError, struct.error, IndexError, UnicodeDecodeError) as error:
+            raise DamagedFile(
+                f"the write at byte {position} is whole but cannot be understood ({error}): was "
+                "it made by a later version of Ottla?"
+            ) from None
         yield zxid, time_ms, txns, end
         position = end
+
+
+class Gap(NamedTuple):
+    """Bytes of a journal that are no records, and what stands around them."""
+
+    start: int
+    end: int
+    before: int  # the last zxid before it
+    after: int  # the next zxid that can be read; 0 where nothing behind it can
+    unclear: bool = False  # the search behind it took too long
+
+    @property
+    def loses_writes(self) -> bool:
+        return self.after != self.before + 1
+
+
+def walk(data: bytes, position: int, zxid: int) -> Iterator[tuple[int, int, list[Txn], int] | Gap]:
+    """All records of a journal that follows the write `zxid`, and the gaps between them: places
+    that cannot be read, and records whose zxid is not the next one."""
+    while True:
+        for record in iter_records(data, position):
+            found, _, txns, _ = record
+            follows = found == zxid + 1 if txns else found <= zxid
+            if not follows:
+                break
+            yield record
+            position = record[3]
+            zxid = max(zxid, found)
+        end = position + len(data[position:].rstrip(b"\0"))
+        if end == position:
+            return
+        try:
+            behind = _find_record(data, position, zxid)
+        except TimeoutError:
+            yield Gap(position, end, zxid, 0, unclear=True)
+            return
+        if behind is None:
+            yield Gap(position, end, zxid, 0)
+            return
+        start, following = behind
+        yield Gap(position, start, zxid, following)
+        position, zxid = start, following - 1
+
+
+def _find_record(data: bytes, start: int, zxid: int) -> tuple[int, int] | None:
+    """Where the first whole record later than `zxid` begins, at `start` or behind it, and which
+    write is the next one then. Raises TimeoutError."""
+    lowest, highest = zxid + 1, zxid + _MAX_ZXID_JUMP
+    shared = _shared_prefix(lowest.to_bytes(8, "big"), highest.to_bytes(8, "big"))
+    # A length that may be one, any checksum, a zxid that begins as it must.
+    form = rb"(?=(?!\0{4})[\0-\x10].{7}(?!\0{8})" + re.escape(shared) + rb")"
+    candidates, to_check = _MAX_CANDIDATES, _MAX_CHECKED_BYTES
+    for match in re.compile(form, re.DOTALL).finditer(data, start):
+        candidates -= 1
+        if candidates < 0:
+            raise TimeoutError
+        position = match.start()
+        length, crc = _FRAME.unpack_from(data, position)
+        first, end = position + _FRAME.size, position + _FRAME.size + length
+        if not _RECORD.size <= length <= MAX_RECORD_BYTES or end > len(data):
+            continue
+        found, _, count = _RECORD.unpack_from(data, first)
+        if not lowest <= found <= highest:
+            continue
+        to_check -= length
+        if to_check < 0:
+            raise TimeoutError
+        if zlib.crc32(memoryview(data)[first:end]) == crc:
+            return position, found if count else found + 1
+    return None
+
+
+def _shared_prefix(one: bytes, other: bytes) -> bytes:
+    size = next((i for i in range(len(one)) if one[i] != other[i]), len(one))
+    return one[:size]
+
+
+def encode_note(zxid: int) -> bytes:
+    text = f"{zxid:016x}"
+    return f"{text} {zlib.crc32(text.encode()):08x}\n".encode()
+
+
+def decode_note(data: bytes) -> int:
+    """The zxid of a clean stop; raises DamagedFile."""
+    try:
+        zxid = int(data[:16], 16)
+    except ValueError:
+        zxid = -1
+    if zxid < 0 or data != encode_note(zxid):
+        raise DamagedFile("not the note of a clean stop")
+    return zxid
 
 
 def encode_snapshot_head(zxid: int, sessions: dict[int, int], node_count: int) -> bytes:
@@ -115,6 +235,13 @@ def decode_snapshot(data: bytes) -> Tree:
         raise DamagedFile("not a snapshot of this store")
     if zlib.crc32(memoryview(data)[:end]) != int.from_bytes(data[end:], "big"):
         raise DamagedFile("the checksum does not match")
+    try:
+        return _decode_tree(data, head, end)
+    except (OttlaError, struct.error, IndexError, UnicodeDecodeError) as error:
+        raise DamagedFile(f"whole, but it cannot be understood: {error}") from None
+
+
+def _decode_tree(data: bytes, head: int, end: int) -> Tree:
     zxid, session_count, node_count = _SNAPSHOT_HEAD.unpack_from(data, head)
     position = head + _SNAPSHOT_HEAD.size
     tree = Tree()

@@ -16,12 +16,13 @@ from typing import cast
 
 from ottla.errors import InvariantViolated
 from ottla.metadata.store import AuthFailedError, MarshallingError, StoreError, UnimplementedError
-from ottla.runtime import Runtime, Server
+from ottla.runtime import HeldLock, Runtime, Server
 from ottla.zk import jute
 from ottla.zk.jute import JuteError
 from ottla.zk.server import words
 from ottla.zk.server.acl import Identity, digest_identity
 from ottla.zk.server.engine import Engine
+from ottla.zk.server.journal import make_folder
 from ottla.zk.server.peer import Peer
 from ottla.zk.server.pipeline import StoreFailed
 from ottla.zk.server.requests import HANDLERS
@@ -34,6 +35,8 @@ MAX_CONNECTIONS = 10_000
 SESSIONLESS_MS = 10_000
 # A client that does not read its answers is cut off beyond this.
 MAX_UNSENT_BYTES = 64 << 20
+# What a client may send before the store has read its files.
+MAX_UNSERVED_BYTES = 1 << 16
 HOUSEKEEPING_S = 1.0
 
 _CONNECT_TAIL = 4  # the password's length
@@ -41,6 +44,12 @@ _MIN_CONNECT_BYTES = jute.CONNECT_REQUEST.size + _CONNECT_TAIL
 
 
 class ZooKeeperServer:
+    """The socket and its connections, and the engine with its data folder unless it is given one.
+
+    The folder is locked first, then the port is bound, and only then files are read and written:
+    who comes too late changes nothing.
+    """
+
     def __init__(
         self,
         runtime: Runtime,
@@ -61,6 +70,7 @@ class ZooKeeperServer:
         self.connections: dict[_Connection, None] = {}
         self.received = 0
         self.sent = 0
+        self.is_open = False
         self._owns_engine = engine is None
         self._runtime = runtime
         self._data_dir = data_dir
@@ -69,6 +79,7 @@ class ZooKeeperServer:
         self._ssl_context = ssl_context
         self._max_connections = max_connections
         self._on_failure = on_failure
+        self._lock: HeldLock | None = None
         self._server: Server | None = None
         self._housekeeper: asyncio.Task[None] | None = None
         self._started_ms = 0.0
@@ -80,22 +91,30 @@ class ZooKeeperServer:
         return self._server.port
 
     async def start(self) -> None:
-        """Raises OSError (port in use, unwritable folder) or DamagedFile."""
+        """Raises OSError (port in use, unwritable folder), DirInUse or DamagedFile."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        if self._owns_engine and self._data_dir is not None:
+            make_folder(self._runtime.disk, self._data_dir)
+            self._lock = self._runtime.disk.lock(self._data_dir)
+        self._started_ms = self._runtime.clock.monotonic_ms()
+        self._server = await self._runtime.network.listen(
+            lambda: _Connection(self),
+            self._host,
+            self._asked_port,
+            ssl_context=self._ssl_context,
+        )
         if self._owns_engine:
             self.engine.pipeline.on_failure = self._failed
             await self.engine.start()
-        self._started_ms = self._runtime.clock.monotonic_ms()
-        try:
-            self._server = await self._runtime.network.listen(
-                lambda: _Connection(self),
-                self._host,
-                self._asked_port,
-                ssl_context=self._ssl_context,
-            )
-        except OSError:
-            if self._owns_engine:
-                await self.engine.stop()
-            raise
+        self.is_open = True
+        for connection in list(self.connections):
+            connection.serve_what_came()
         self._housekeeper = asyncio.get_running_loop().create_task(self._close_sessionless())
 
     async def stop(self) -> None:
@@ -109,6 +128,9 @@ class ZooKeeperServer:
             await self.engine.stop()
         for connection in list(self.connections):
             connection.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def admit(self, connection: _Connection) -> bool:
         if len(self.connections) >= self._max_connections:
@@ -186,6 +208,9 @@ class _Connection(Peer, asyncio.Protocol):
             return
         if self._rest:
             data = self._rest + data
+        if not self._server.is_open:
+            self._wait(data)
+            return
         try:
             position = self._take_packets(data)
         except JuteError as error:
@@ -193,6 +218,16 @@ class _Connection(Peer, asyncio.Protocol):
             self.close()
             return
         self._rest = data[position:]
+
+    def _wait(self, data: bytes) -> None:
+        """The tree is not there yet: nobody sends more than a request for a session until then."""
+        self._rest = data
+        if len(data) > MAX_UNSERVED_BYTES:
+            self.close()
+
+    def serve_what_came(self) -> None:
+        if self._rest:
+            self.data_received(b"")
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True

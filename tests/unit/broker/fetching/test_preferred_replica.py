@@ -1,15 +1,13 @@
-"""Replication throttles (KIP-73) and reading from a near replica (KIP-392)."""
+"""Reading from a near replica (KIP-392)."""
 
 from __future__ import annotations
-
-import asyncio
 
 import pytest
 
 from ottla.broker.fetching.preferred_replica import Candidate, is_rack_aware, preferred_replica
 from ottla.broker.handlers import fetch
 from ottla.config.broker import BrokerConfig
-from ottla.errors import ErrorCode, OttlaError
+from ottla.errors import OttlaError
 from ottla.wire import messages as m
 from tests.support.broker import cluster_messages
 from tests.support.broker.replica_cluster import (
@@ -24,52 +22,6 @@ from tests.support.broker.replica_cluster import (
 
 __all__ = ["brokers"]
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-
-
-async def behind(brokers: MakeBrokers, **topic: object) -> tuple[Broker, Broker]:
-    """A leader with 60 batches and a follower out of the ISR that has none of them."""
-    leader, follower = await brokers(2, **topic)
-    leader.order(0, 1, replicas=[0, 1], isr=[0])
-    for _ in range(60):
-        await leader.produce(10)
-    return leader, follower
-
-
-@pytest.mark.parametrize("side", ["leader", "follower"])
-async def test_a_listed_replica_waits_for_its_share(brokers: MakeBrokers, side: str) -> None:
-    leader, follower = await behind(
-        brokers,
-        leader_replication_throttled_replicas=("0:0",),
-        follower_replication_throttled_replicas=("0:1",),
-        max_message_bytes=2000,
-    )
-    one = leader if side == "leader" else follower
-    quota = one.manager.throttles.leader if side == "leader" else one.manager.throttles.follower
-    quota.limit = 100
-    quota.record(2000, one.clock.monotonic_ms())  # it had its share
-    follower.order(0, 1, replicas=[0, 1], isr=[0])
-    await asyncio.sleep(0.2)
-    assert follower.log.end_offset == 0
-    one.clock.ahead_ms += 12_000
-    await until(lambda: follower.log.end_offset == 600)
-    assert quota.rate(one.clock.monotonic_ms()) > 100
-
-
-async def test_replicas_in_sync_are_never_held_back(brokers: MakeBrokers) -> None:
-    members = await brokers(2, leader_replication_throttled_replicas=("*",))
-    lead(members, 0, 1)
-    members[0].manager.throttles.leader.limit = 1
-    members[0].manager.throttles.leader.record(10_000, members[0].clock.monotonic_ms())
-    result = await members[0].produce(3, acks=-1)
-    assert result.error is ErrorCode.NONE
-
-
-async def test_replicas_that_are_not_listed_are_not_counted(brokers: MakeBrokers) -> None:
-    leader, follower = await behind(brokers, leader_replication_throttled_replicas=("0:7",))
-    leader.manager.throttles.leader.limit = 1
-    follower.order(0, 1, replicas=[0, 1], isr=[0])
-    await until(lambda: follower.log.end_offset == 600)
-    assert leader.manager.throttles.leader.rate(leader.clock.monotonic_ms()) == 0
 
 
 def test_the_selector_class() -> None:
@@ -138,4 +90,4 @@ async def test_a_consumer_is_sent_to_the_replica_in_its_rack(
     for rack in ("rack-0", "rack-9", ""):
         preferred, size = await consume(members[0], rack)
         assert preferred == -1 and size > 0
-    assert members[0].manager.hosted(TP) is not None
+    assert members[0].manager.partitions.get(TP) is not None

@@ -10,12 +10,12 @@ import pytest
 from ottla.broker.fetching.sessions import FetchSession, FetchSessions, SessionEntry
 from ottla.broker.handlers import fetch
 from ottla.broker.quotas.clients import FetchAllowance
-from ottla.broker.replication.follower.session import FollowerSession
+from ottla.broker.replication.fetch_protocol import FetchPartition, FetchResult
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.types import FetchPartition, FetchResult
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from ottla.wire.records import MAGIC_AT
 from tests.support.broker.replica_cluster import TOPIC_ID, TP, Broker, client_batch
 
 OTHER = TopicPartition("t", 1)
@@ -43,6 +43,7 @@ async def ask(
     forgotten: list[int] | None = None,
     max_wait_ms: int = 0,
     max_bytes: int = 1 << 20,
+    partition_max_bytes: int = 1 << 20,
     isolation: int = 0,
 ) -> m.FetchResponse:
     """Fetch of partition -> offset, through the wire format both ways."""
@@ -59,7 +60,9 @@ async def ask(
                 topic_id=topic_id,
                 partitions=[
                     Request.FetchPartition(
-                        partition=index, fetch_offset=offset, partition_max_bytes=1 << 20
+                        partition=index,
+                        fetch_offset=offset,
+                        partition_max_bytes=partition_max_bytes,
                     )
                     for index, offset in wanted.items()
                 ],
@@ -157,17 +160,17 @@ async def test_wrong_ids_and_epochs(broker: Broker) -> None:
         assert (answer.error_code, answer.session_id, answer.responses) == (code, 0, [])
     mixed = await ask(broker, {}, session=(session, 1), version=13)
     assert mixed.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    assert len(broker.manager.fetch_sessions) == 1
+    assert len(broker.fetches.sessions) == 1
     final = await ask(broker, {0: 0}, session=(session, -1))
     assert (final.session_id, listed(final)) == (0, {0: 0})
-    assert len(broker.manager.fetch_sessions) == 0
+    assert len(broker.fetches.sessions) == 0
 
 
 async def test_a_session_without_partitions_is_closed(broker: Broker) -> None:
     first = await ask(broker, {0: 0})
     answer = await ask(broker, {}, session=(first.session_id, 1), forgotten=[0])
     assert (answer.error_code, answer.session_id) == (0, 0)
-    assert len(broker.manager.fetch_sessions) == 0
+    assert len(broker.fetches.sessions) == 0
 
 
 async def test_topic_ids(broker: Broker) -> None:
@@ -184,11 +187,35 @@ async def test_topic_ids(broker: Broker) -> None:
 
 async def test_old_clients(broker: Broker) -> None:
     await broker.produce()
+    formats = []
+    for version in range(5):
+        answer = await ask(broker, {0: 0}, version=version)
+        data = answer.responses[0].partitions[0]
+        assert data.error_code == ErrorCode.NONE and data.records is not None
+        formats.append(data.records[MAGIC_AT])
+    assert formats == [0, 0, 1, 1, 2]
+    broker.log_manager.update_settings("t", type(broker.topic)(message_downconversion_enable=False))
     answer = await ask(broker, {0: 0}, version=3)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert answer.responses[0].partitions[0].high_watermark == -1
+    cut = await ask(broker, {0: 0}, version=2, partition_max_bytes=50)
+    assert cut.responses[0].partitions[0].error_code == ErrorCode.NONE
+    at_end = await ask(broker, {0: 1}, version=3)
+    assert at_end.responses[0].partitions[0].error_code == ErrorCode.NONE
     answer = await ask(broker, {0: 0}, version=4)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
     assert listed(answer)[0] > 0
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+async def test_a_limit_below_the_first_batch(broker: Broker, version: int) -> None:
+    """Up to v2 a client has to see that something is there, or it would never ask for more."""
+    await broker.produce(50)
+    answer = await ask(broker, {0: 0}, version=version, partition_max_bytes=50)
+    found = answer.responses[0].partitions[0].records
+    assert found is not None and (len(found) == 12 if version < 3 else len(found) > 1000)
+    at_end = await ask(broker, {0: 50}, version=version, partition_max_bytes=50)
+    assert not at_end.responses[0].partitions[0].records
 
 
 async def test_read_committed_lists_no_aborted_transactions(broker: Broker) -> None:
@@ -248,32 +275,8 @@ def test_a_full_cache_gives_way_to_followers_and_larger_sessions() -> None:
     )
 
 
-def test_the_followers_side_names_only_changes() -> None:
-    session = FollowerSession()
-    one, two = FetchPartition(0, 10), FetchPartition(5, 10)
-    assert session.starts_over
-    plan = session.full_plan({TP: one, OTHER: two})
-    assert (plan.session_id, plan.session_epoch) == (0, 0) and len(plan.wanted) == 2
-    session.answered(77)
-    assert not session.starts_over
-    plan = session.plan({TP: one})
-    assert (plan.session_id, plan.session_epoch, plan.wanted) == (77, 1, {})
-    session.answered(77)
-    plan = session.plan({TP: two}, [OTHER])
-    assert plan.session_epoch == 2 and plan.wanted == {TP: two} and plan.forgotten == [OTHER]
-    assert session.told == {TP: two}
-    session.answered(77)
-    assert session.plan({}, [OTHER]).forgotten == []
-    session.failed()
-    assert session.starts_over
-    plan = session.full_plan({TP: two})
-    assert (plan.session_id, plan.session_epoch, plan.wanted) == (77, 0, {TP: two})
-    session.answered(0)
-    assert session.starts_over
-
-
 def session_of(broker: Broker, session_id: int) -> FetchSession:
-    session = broker.manager.fetch_sessions.get(session_id)
+    session = broker.fetches.sessions.get(session_id)
     assert session is not None
     return session
 
@@ -283,13 +286,13 @@ async def test_only_partitions_that_moved_are_looked_at(
 ) -> None:
     first = await ask(broker, {0: 0, 1: 0})
     looked_at: list[TopicPartition] = []
-    partition_of = broker.manager.partition
+    partition_of = broker.manager.partitions.require
 
     def spy(tp: TopicPartition) -> Partition:
         looked_at.append(tp)
         return partition_of(tp)
 
-    monkeypatch.setattr(broker.manager, "partition", spy)
+    monkeypatch.setattr(broker.manager.partitions, "require", spy)
     await ask(broker, {}, session=(first.session_id, 1), max_wait_ms=5)
     assert looked_at == []
     await broker.produce(2, tp=OTHER)
@@ -430,7 +433,7 @@ async def test_above_its_quota_a_session_goes_on_empty_and_none_begins(broker: B
     quotas.allowed = FetchAllowance(0, 700)
     refused = await ask(broker, {0: 0})
     assert (refused.session_id, refused.throttle_time_ms, listed(refused)) == (0, 700, {})
-    assert len(broker.manager.fetch_sessions) == 0
+    assert len(broker.fetches.sessions) == 0
     quotas.allowed = FetchAllowance()
     session = (await ask(broker, {0: 0, 1: 0})).session_id
     quotas.allowed = FetchAllowance(0, 700)

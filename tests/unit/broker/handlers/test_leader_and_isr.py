@@ -57,7 +57,7 @@ async def test_an_unknown_leader_changes_nothing_but_makes_the_log(brokers: Make
 async def test_leadership_listeners(brokers: MakeBrokers) -> None:
     first, _ = await brokers(2)
     told: list[tuple[str, int | None]] = []
-    first.manager.add_leadership_listener(
+    first.manager.leadership.add(
         lambda tp, epoch: told.append(("leads", epoch)),
         lambda tp, epoch: told.append(("resigns", epoch)),
     )
@@ -89,32 +89,33 @@ async def test_codes_of_stop_replica(brokers: MakeBrokers) -> None:
     (broker,) = await brokers(1)
     broker.order(0, 3, replicas=[0])
 
-    def stop(epoch: int, *, delete: bool) -> int:
-        response = broker.manager.stop_replicas(stop_request(epoch, delete=delete), 3)
+    async def stop(epoch: int, *, delete: bool) -> int:
+        request = stop_request(epoch, delete=delete)
+        response = await stop_replica.handle(broker.context(3), request)
         return response.partition_errors[0].error_code
 
     for epoch in (2, 3):
-        assert stop(epoch, delete=True) == ErrorCode.FENCED_LEADER_EPOCH
-    assert stop(4, delete=False) == ErrorCode.NONE
-    assert broker.manager.log(TP) is not None
+        assert await stop(epoch, delete=True) == ErrorCode.FENCED_LEADER_EPOCH
+    assert await stop(4, delete=False) == ErrorCode.NONE
+    assert broker.manager.partitions.log(TP) is not None
     folder = broker.log.folder
-    assert stop(-2, delete=True) == ErrorCode.NONE
-    assert broker.manager.hosted(TP) is None and not folder.exists()
+    assert await stop(-2, delete=True) == ErrorCode.NONE
+    assert broker.manager.partitions.get(TP) is None and not folder.exists()
     assert len(list(folder.parent.glob("t-0.*-delete"))) == 1
-    assert stop(-2, delete=True) == ErrorCode.NONE
+    assert await stop(-2, delete=True) == ErrorCode.NONE
 
 
 async def test_a_left_over_log_is_deleted_without_its_partition(brokers: MakeBrokers) -> None:
     (broker,) = await brokers(1)
     log = broker.log_manager.get_or_create(TP)
-    broker.manager.stop_replicas(stop_request(-2, delete=True), 3)
+    await stop_replica.handle(broker.context(3), stop_request(-2, delete=True))
     assert broker.log_manager.get(TP) is None and not (log.data_dir / "t-0").exists()
 
 
 async def test_stale_epochs_of_broker_and_controller(brokers: MakeBrokers) -> None:
     (broker,) = await brokers(1)
-    broker.services.broker_epoch = 50
-    broker.services.controller_epoch = 7
+    broker.orders.epochs.broker_epoch = 50
+    broker.orders.epochs.controller_epoch = 7
     state = m.LeaderAndIsrRequest.LeaderAndIsrTopicState(
         topic_name="t",
         topic_id=TOPIC_ID,
@@ -138,11 +139,11 @@ async def test_stale_epochs_of_broker_and_controller(brokers: MakeBrokers) -> No
         stop.broker_epoch, stop.controller_epoch = broker_epoch, controller_epoch
         stopped = await stop_replica.handle(broker.context(3), stop)
         assert (stopped.error_code, stopped.partition_errors) == (code, [])
-    assert broker.manager.hosted(TP) is None
+    assert broker.manager.partitions.get(TP) is None
     request = m.LeaderAndIsrRequest(broker_epoch=51, controller_epoch=9, topic_states=[state])
     answer = await leader_and_isr.handle(broker.context(5), request)
     assert answer.error_code == ErrorCode.NONE
-    assert broker.services.controller_epoch == 9
+    assert broker.orders.epochs.controller_epoch == 9
 
 
 async def test_a_large_order(brokers: MakeBrokers) -> None:
@@ -162,5 +163,21 @@ async def test_a_large_order(brokers: MakeBrokers) -> None:
     )
     codes = {partition.error_code for partition in answer.topics[0].partition_errors}
     assert codes == {ErrorCode.NONE} and len(answer.topics[0].partition_errors) == 120
-    assert all(partition.is_leader for partition in broker.manager.partitions())
+    assert all(partition.is_leader for partition in broker.manager.partitions)
     assert (await broker.produce(acks=-1)).error is ErrorCode.NONE
+
+
+async def test_configs_are_read_before_logs_are_made(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    broker.order(0, 1, replicas=[0])
+    request = m.LeaderAndIsrRequest
+    states = [request.LeaderAndIsrPartitionState(partition_index=0, leader_epoch=1, replicas=[0])]
+    topics = [
+        request.LeaderAndIsrTopicState(topic_name=name, topic_id=TOPIC_ID, partition_states=states)
+        for name in ("t", "new")
+    ]
+    await leader_and_isr.handle(
+        broker.context(5), request(controller_epoch=1, broker_epoch=-1, topic_states=topics)
+    )
+    # What is known of a topic without a log here may be of an earlier life.
+    assert broker.services.topic_settings.loaded == [(["t", "new"], ["new"])]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ottla.broker.handlers import describe_cluster, metadata, update_metadata
 from ottla.broker.membership.metadata_cache import MetadataCache
+from ottla.broker.replication.order_epochs import OrderEpochs
+from ottla.broker.replication.order_log import OrderLog
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.znodes import BrokerIdZnode, BrokerInfo
 from ottla.types import Endpoint
@@ -172,7 +175,8 @@ async def test_authorized_operations_only_when_asked() -> None:
 
 
 async def test_update_metadata_is_fenced_by_both_epochs() -> None:
-    ctx = context(7, broker_epoch=10, controller_epoch=4)
+    epochs = OrderEpochs(broker_epoch=10, controller_epoch=4)
+    ctx = context(7, orders=SimpleNamespace(epochs=epochs, log=OrderLog(1)))
     cache = ctx.services.metadata_cache
 
     async def send(**epochs: int) -> int:
@@ -184,7 +188,7 @@ async def test_update_metadata_is_fenced_by_both_epochs() -> None:
     assert not cache.contains_topic("t")
     assert await send(broker_epoch=-1, controller_epoch=4) == 0
     assert await send(broker_epoch=11, controller_epoch=6) == 0
-    assert ctx.services.controller_epoch == 6
+    assert epochs.controller_epoch == 6
     assert await send(broker_epoch=10, controller_epoch=5) == ErrorCode.STALE_CONTROLLER_EPOCH
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.fetching.params import FetchParams
 from ottla.broker.handlers import (
     delete_records,
     fetch,
@@ -16,11 +17,11 @@ from ottla.broker.handlers import (
     offset_for_leader_epoch,
     produce,
 )
-from ottla.broker.replication.types import FetchParams, FetchPartition
+from ottla.broker.replication.fetch_protocol import FetchPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
+from ottla.wire import message_sets, records
 from ottla.wire import messages as m
-from ottla.wire import records
 from tests.support.broker.produce_requests import produce_request
 from tests.support.broker.replica_cluster import TP, Broker, client_batch
 
@@ -65,7 +66,8 @@ async def test_produce(broker: Broker, version: int) -> None:
 @pytest.mark.parametrize(
     ("data", "version", "code"),
     [
-        (client_batch(), 2, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (None, 2, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (_with_magic(1), 2, ErrorCode.CORRUPT_MESSAGE),
         (None, 9, ErrorCode.INVALID_RECORD),
         (b"", 9, ErrorCode.INVALID_RECORD),
         (bytes(client_batch()) * 2, 9, ErrorCode.INVALID_RECORD),
@@ -100,6 +102,54 @@ async def test_what_produce_refuses(
     answer = await send(broker, data, version=version)
     assert answer.error_code == code and answer.base_offset == -1
     assert broker.log.end_offset == 0
+
+
+def _message_set(magic: int, count: int = 3, compression: int = 0) -> bytes:
+    items = [records.Record(b"k", b"%d" % n, FIRST_MS + n, offset=n) for n in range(count)]
+    return message_sets.build_message_set(items, magic=magic, compression=compression)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_old_versions_bring_message_sets(broker: Broker, version: int) -> None:
+    answer = await send(broker, _message_set(0), version=version)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+    answer = await send(broker, _message_set(1, compression=1), version=version, acks=-1)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 3)
+    # Clients are known that send the wrong format for the version.
+    answer = await send(broker, client_batch(4), version=version)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 6)
+    assert broker.log.end_offset == 10
+
+
+@pytest.mark.parametrize("data", [b"", _message_set(1)[:30]])
+async def test_old_versions_may_bring_nothing(broker: Broker, data: bytes) -> None:
+    answer = await send(broker, data, version=2, acks=-1)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, -1)
+    assert broker.log.end_offset == 0
+
+
+async def test_old_versions_and_transactions(broker: Broker) -> None:
+    data = records.build_batch(
+        [records.Record(b"k", b"v", 1)],
+        transactional=True,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    answer = await send(broker, data, version=2)
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    # The same bit of a message belongs to its timestamp.
+    items = [records.Record(None, b"v", (1 << 63) - 1, offset=0)]
+    answer = await send(broker, message_sets.build_message_set(items, magic=1), version=2)
+    assert answer.error_code == ErrorCode.NONE
+
+
+async def test_a_refused_message_set_is_not_taken_for_a_producers_batch(broker: Broker) -> None:
+    """Where a batch has its producer id and sequence, a message has anything."""
+    data = _message_set(1)
+    for topic in ("x", "t"):
+        await send(broker, data, version=2, topic=topic)
+    assert len(broker.manager.appends.refusals) == 0
 
 
 async def test_part_of_a_second_batch_is_cut_off(broker: Broker) -> None:
@@ -176,7 +226,7 @@ async def test_acks_zero_says_nothing_or_ends_the_connection(broker: Broker) -> 
 
 
 async def test_rejected_records_are_named(broker: Broker) -> None:
-    broker.manager.on_topic_config_change(
+    broker.log_manager.update_settings(
         "t", type(broker.topic)(cleanup_policy=frozenset({"compact"}))
     )
     keyless = records.build_batch([records.Record(b"k", b"v", 1), records.Record(None, b"v", 1)])
@@ -322,7 +372,7 @@ async def test_delete_records(broker: Broker) -> None:
     broker.know([0], topics=["t", internal.topic])
     assert (await delete_before(broker, 0, internal))[0] == ErrorCode.INVALID_TOPIC_EXCEPTION
     compacted = type(broker.topic)(cleanup_policy=frozenset({"compact"}))
-    broker.manager.on_topic_config_change("t", compacted)
+    broker.log_manager.update_settings("t", compacted)
     assert (await delete_before(broker, 0))[0] == ErrorCode.POLICY_VIOLATION
 
 
@@ -345,10 +395,10 @@ async def test_a_new_log_start_ends_the_waits_of_followers_only(broker: Broker) 
     broker.order(0, 2, replicas=[0, 1])
     await broker.produce(3)
     want = FetchPartition(3, 100, log_start_offset=0)
-    await broker.manager.fetch(FetchParams(replica_id=1), [(TP, want)])
+    await broker.fetches.fetch(FetchParams(replica_id=1), [(TP, want)])
     consumer, follower = (
         asyncio.ensure_future(
-            broker.manager.fetch(
+            broker.fetches.fetch(
                 FetchParams(replica_id=replica_id, max_wait_ms=60_000), [(TP, want)]
             )
         )
@@ -360,7 +410,7 @@ async def test_a_new_log_start_ends_the_waits_of_followers_only(broker: Broker) 
     assert answer.log_start_offset == 1
     assert not consumer.done()
     await broker.produce(1)
-    ((_, at_end),) = await broker.manager.fetch(
+    ((_, at_end),) = await broker.fetches.fetch(
         FetchParams(replica_id=1), [(TP, FetchPartition(4, 100, log_start_offset=1))]
     )
     assert at_end.size == 0
@@ -376,7 +426,7 @@ async def test_delete_records_waits_for_live_followers(broker: Broker) -> None:
 
     async def fetched(offset: int, start: int) -> None:
         want = FetchPartition(offset, 100, log_start_offset=start)
-        await broker.manager.fetch(follower, [(TP, want)])
+        await broker.fetches.fetch(follower, [(TP, want)])
 
     await fetched(3, 0)
     assert await delete_before(broker, 2) == (ErrorCode.REQUEST_TIMED_OUT, -1)

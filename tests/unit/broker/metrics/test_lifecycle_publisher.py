@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.metrics import lifecycle_publisher as lp
-from ottla.broker.replication.types import ProduceResult
+from ottla.broker.replication.append import ProduceResult
 from ottla.config.broker import BrokerConfig
 from ottla.controller.journal import LifecycleEvent
 from ottla.errors import ErrorCode
@@ -49,7 +49,7 @@ class FakeBroker:
             config=config,
             runtime=Runtime(SystemClock(), random.Random(1), SystemNetwork(), SystemDisk()),
             controller=SimpleNamespace(is_active=True),
-            replica_manager=SimpleNamespace(append=self.append),
+            replica_manager=SimpleNamespace(appends=SimpleNamespace(append=self.append)),
             topic_admin=SimpleNamespace(create_topics=self.create_topics),
             metadata_cache=SimpleNamespace(
                 partition_state=lambda _tp: (
@@ -155,15 +155,15 @@ async def test_a_batch_that_is_refused_for_good_is_given_up(
 async def test_an_unexpected_error_does_not_end_it(
     broker: FakeBroker, publisher: lp.LifecyclePublisher
 ) -> None:
-    append = publisher._broker.replica_manager.append
+    append = publisher._broker.replica_manager.appends.append
 
     async def fail(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError
 
-    publisher._broker.replica_manager.append = fail  # type: ignore[method-assign]
+    publisher._broker.replica_manager.appends.append = fail  # type: ignore[method-assign]
     publisher.offer(event())
     await until(lambda: publisher.dropped == 1)
-    publisher._broker.replica_manager.append = append  # type: ignore[method-assign]
+    publisher._broker.replica_manager.appends.append = append  # type: ignore[method-assign]
     publisher.offer(event())
     await until(lambda: publisher.published == 1)
 

@@ -48,7 +48,9 @@ def _services() -> Any:
         authorizer=None,
         request_metrics=None,
         client_quotas=None,
-        replica_manager=SimpleNamespace(hosted=lambda _: None),
+        replica_manager=SimpleNamespace(
+            appends=SimpleNamespace(partitions=SimpleNamespace(get=lambda _: None))
+        ),
     )
 
 

@@ -182,7 +182,7 @@ async def test_a_deleted_replica_takes_its_copy_along(
     target = other_folder(broker)
     await move(broker, target)
     await asyncio.sleep(0.02)
-    broker.manager.drop(TP, delete_log=True)
+    broker.manager.delete(TP)
     left = [path.name for folder in broker.config.log_dirs for path in folder.glob("t-0*")]
     assert len(left) == 2 and all(name.endswith("-delete") for name in left)
 

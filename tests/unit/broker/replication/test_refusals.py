@@ -230,10 +230,10 @@ async def test_a_leader_takes_nothing_before_the_batch_it_refused(brokers: MakeB
     broker.order(1, 1, replicas=[0, 1])
     assert await told(broker, 0) is NOT_YET
     broker.order(0, 2, replicas=[0, 1], isr=[0])
-    assert DirectProduce().answers(broker.manager, [produce_frame(batch(1))]) == []
+    assert DirectProduce().answers(broker.manager.appends, [produce_frame(batch(1))]) == []
     assert await told(broker, 1) is NOT_YET
     assert await told(broker, 0) is ErrorCode.NONE
-    assert len(DirectProduce().answers(broker.manager, [produce_frame(batch(1))])) == 1
+    assert len(DirectProduce().answers(broker.manager.appends, [produce_frame(batch(1))])) == 1
     assert broker.log.end_offset == 2
 
 
@@ -241,7 +241,9 @@ async def test_a_new_leader_refuses_a_gap_on_both_ways(brokers: MakeBrokers) -> 
     broker = (await brokers(1))[0]
     broker.order(0, 1, replicas=[0, 1], isr=[0])
     for sequence in (3, 1):
-        assert DirectProduce().answers(broker.manager, [produce_frame(batch(sequence))]) == []
+        assert (
+            DirectProduce().answers(broker.manager.appends, [produce_frame(batch(sequence))]) == []
+        )
         assert await told(broker, sequence) is NOT_YET
     for sequence in range(5):
         assert await told(broker, sequence) is ErrorCode.NONE
@@ -250,7 +252,7 @@ async def test_a_new_leader_refuses_a_gap_on_both_ways(brokers: MakeBrokers) -> 
 
 
 async def told(broker: Broker, sequence: int, tp: TopicPartition = TP) -> ErrorCode:
-    results = await broker.manager.append({tp: batch(sequence)}, acks=1, timeout_ms=1000)
+    results = await broker.manager.appends.append({tp: batch(sequence)}, acks=1, timeout_ms=1000)
     return results[tp].error
 
 

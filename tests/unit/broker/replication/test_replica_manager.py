@@ -1,137 +1,13 @@
-"""Append and fetch of the replica manager."""
+"""The replica manager: what happens to a broker's partitions as a whole."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import pytest
 
-from ottla.broker.replication.types import FetchParams, FetchPartition
 from ottla.errors import ErrorCode, KafkaError
-from ottla.types import TopicPartition
-from tests.support.broker.replica_cluster import (
-    EVERYTHING,
-    TP,
-    Broker,
-    DirectConnection,
-    MakeBrokers,
-    brokers,
-    client_batch,
-    lead,
-)
+from tests.support.broker.replica_cluster import TP, MakeBrokers, brokers
 
 __all__ = ["brokers"]
-
-
-async def test_codes_of_append(brokers: MakeBrokers) -> None:
-    (broker,) = await brokers(1)
-    manager = broker.manager
-    broker.order(0, 1, replicas=[0])
-    known_elsewhere, nowhere = TopicPartition("t2", 0), TopicPartition("nowhere", 0)
-    broker.know([0], topics=["t", "t2"])
-    internal = TopicPartition("__consumer_offsets", 0)
-    entries = {tp: client_batch() for tp in (known_elsewhere, nowhere, internal)}
-    results = await manager.append(entries, acks=1, timeout_ms=100)
-    assert results[known_elsewhere].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert results[nowhere].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert results[internal].error is ErrorCode.INVALID_TOPIC_EXCEPTION
-    bad_acks = await manager.append({TP: client_batch()}, acks=5, timeout_ms=100)
-    assert bad_acks[TP].error is ErrorCode.INVALID_REQUIRED_ACKS
-    broker.order(0, 1, replicas=[0], tp=internal)
-    for allowed in ({"from_coordinator": True}, {"client_id": "__admin_client"}):
-        done = await manager.append({internal: client_batch()}, acks=-1, timeout_ms=1, **allowed)  # type: ignore[arg-type]
-        assert done[internal].error is ErrorCode.NONE
-
-
-async def test_flush_messages_makes_every_append_durable(brokers: MakeBrokers) -> None:
-    (broker,) = await brokers(1, flush_messages=1)
-    broker.order(0, 1, replicas=[0])
-    await broker.produce(3)
-    assert broker.log.recovery_point == 3
-
-
-async def read(broker: Broker, offset: int, **params: Any) -> Any:
-    want = FetchPartition(offset, EVERYTHING)
-    ((_, result),) = await broker.manager.fetch(FetchParams(**params), [(TP, want)])
-    return result
-
-
-async def test_consumers_see_up_to_the_high_watermark(brokers: MakeBrokers) -> None:
-    members = await brokers(2)
-    del DirectConnection.brokers[0]
-    lead(members, 0, 1)
-    leader = members[0]
-    await leader.produce(4)
-    result = await read(leader, 0)
-    assert (result.error, result.size, result.high_watermark) == (ErrorCode.NONE, 0, 0)
-    follower = FetchParams(replica_id=1)
-    ((_, result),) = await leader.manager.fetch(follower, [(TP, FetchPartition(0, EVERYTHING))])
-    assert result.size > 0 and leader.log.high_watermark == 0
-    await leader.manager.fetch(follower, [(TP, FetchPartition(4, EVERYTHING))])
-    assert leader.log.high_watermark == 4
-    assert (await read(leader, 0)).size > 0
-    stranger = FetchParams(replica_id=77)
-    ((_, result),) = await leader.manager.fetch(stranger, [(TP, FetchPartition(0, EVERYTHING))])
-    assert (result.error, result.size) == (ErrorCode.NONE, 0)
-
-
-async def test_a_long_poll_ends_with_data_or_in_time(brokers: MakeBrokers) -> None:
-    (broker,) = await brokers(1)
-    broker.order(0, 1, replicas=[0])
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-    assert (await read(broker, 0, max_wait_ms=40)).size == 0
-    assert 0.03 < loop.time() - start < 0.3
-    waiting = asyncio.ensure_future(read(broker, 0, max_wait_ms=5000))
-    await asyncio.sleep(0.01)
-    await broker.produce()
-    assert (await asyncio.wait_for(waiting, 1)).size > 0
-    assert not broker.partition.fetch_waits and len(broker.manager._timeouts) == 0
-
-
-async def test_a_long_poll_waits_for_min_bytes(brokers: MakeBrokers) -> None:
-    (broker,) = await brokers(1)
-    broker.order(0, 1, replicas=[0])
-    waiting = asyncio.ensure_future(read(broker, 0, max_wait_ms=5000, min_bytes=250))
-    for _ in range(2):
-        await asyncio.sleep(0.005)
-        await broker.produce()
-        assert not waiting.done()
-    await broker.produce()
-    assert (await asyncio.wait_for(waiting, 1)).size >= 250
-
-
-async def test_a_cancelled_long_poll_leaves_nothing_behind(brokers: MakeBrokers) -> None:
-    (broker,) = await brokers(1)
-    broker.order(0, 1, replicas=[0])
-    waiting = asyncio.ensure_future(read(broker, 0, max_wait_ms=5000))
-    await asyncio.sleep(0.01)
-    assert len(broker.partition.fetch_waits) == 1
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    assert not broker.partition.fetch_waits and len(broker.manager._timeouts) == 0
-
-
-async def test_fetch_epochs_and_ranges(brokers: MakeBrokers) -> None:
-    members = await brokers(2)
-    lead(members, 0, 3, isr=[0])
-    leader = members[0]
-    await leader.produce(3)
-    for want, code in (
-        (FetchPartition(0, 100, current_leader_epoch=2), ErrorCode.FENCED_LEADER_EPOCH),
-        (FetchPartition(0, 100, current_leader_epoch=4), ErrorCode.UNKNOWN_LEADER_EPOCH),
-        (FetchPartition(9, 100), ErrorCode.OFFSET_OUT_OF_RANGE),
-        (FetchPartition(0, 100, last_fetched_epoch=9), ErrorCode.OFFSET_OUT_OF_RANGE),
-        (FetchPartition(0, 100, topic_id=bytes(15) + b"\1"), ErrorCode.INCONSISTENT_TOPIC_ID),
-    ):
-        ((_, result),) = await leader.manager.fetch(FetchParams(), [(TP, want)])
-        assert result.error is code
-    want = FetchPartition(0, EVERYTHING)
-    ((_, result),) = await members[1].manager.fetch(FetchParams(), [(TP, want)])
-    assert result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    ((_, result),) = await members[1].manager.fetch(FetchParams(any_replica=True), [(TP, want)])
-    assert result.error is ErrorCode.NONE
 
 
 async def test_a_failing_disk_takes_the_partition_offline(
@@ -146,6 +22,6 @@ async def test_a_failing_disk_takes_the_partition_offline(
     monkeypatch.setattr(broker.log.active.__class__, "append", fails)
     assert (await broker.produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(KafkaError) as raised:
-        broker.manager.partition(TP)
+        broker.manager.partitions.require(TP)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.order(0, 2, replicas=[0]) is ErrorCode.KAFKA_STORAGE_ERROR

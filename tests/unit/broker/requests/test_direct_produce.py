@@ -21,7 +21,7 @@ Request = m.ProduceRequest
 
 
 def answer_of(direct: DirectProduce, broker: Broker, frame: memoryview) -> bytes | Parked | None:
-    answers = direct.answers(broker.manager, [frame])
+    answers = direct.answers(broker.manager.appends, [frame])
     return answers[0] if answers else None
 
 

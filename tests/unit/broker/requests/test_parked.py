@@ -47,7 +47,7 @@ def fetched(leader: Broker, offset: int) -> None:
 
 def park(leader: Broker, **changes: Any) -> Parked:
     (parked,) = DirectProduce("PLAINTEXT").answers(
-        leader.manager, [produce_frame(client_batch(2), acks=-1, **changes)]
+        leader.manager.appends, [produce_frame(client_batch(2), acks=-1, **changes)]
     )
     assert isinstance(parked, Parked)
     return parked

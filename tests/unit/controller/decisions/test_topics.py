@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from typing import Any
 
 import pytest
 
@@ -54,8 +55,8 @@ async def test_a_new_topic_gets_leaders_states_and_requests(
     )
     assert any("New partition creation callback for t-0,t-1" in text for text in texts)
     assert any(
-        "Changed partition t-0 state from NewPartition to OnlinePartition with state"
-        " LeaderAndIsr(leader=1, leaderEpoch=0, isr=[1, 2], zkVersion=0)" in text
+        "Changed partition t-0 from NewPartition to OnlinePartition with state"
+        " LeaderAndIsr(leader=1, leaderEpoch=0, isr=List(1, 2), zkVersion=0)" in text
         for text in texts
     )
     moves = [
@@ -69,6 +70,47 @@ async def test_a_new_topic_gets_leaders_states_and_requests(
         (0, "NewPartition", "OnlinePartition"),
         (1, "NewPartition", "OnlinePartition"),
     ]
+
+
+async def test_every_step_of_a_creation_says_who_leads_and_what_was_answered(
+    cluster: ControlledCluster,
+) -> None:
+    controller = await cluster.start_controller(0)
+    cluster.brokers[2].lost_partitions = {1}
+    await cluster.create_topic("t", {0: (1, 2), 1: (2, 0)})
+    events = [e.to_json() for e in controller.journal.recent() if e.topic == "t"]
+
+    def only(kind: str, **wanted: Any) -> list[dict[str, Any]]:
+        found = [e for e in events if e["kind"] == kind]
+        return [e for e in found if all(e.get(key) == value for key, value in wanted.items())]
+
+    (new,) = only("partition", partition=0, to="NewPartition")
+    assert new["replicas"] == (1, 2) and "leader" not in new
+    (online,) = only("partition", partition=0, to="OnlinePartition")
+    assert {key: online[key] for key in ("leader", "isr", "replicas", "leader_epoch")} == {
+        "leader": 1,
+        "isr": (1, 2),
+        "replicas": (1, 2),
+        "leader_epoch": 0,
+    }
+    (replica,) = only("replica", partition=1, broker=0, to="OnlineReplica")
+    assert (replica["leader"], replica["isr"]) == (2, (2, 0))
+    asked = [(e["broker"], e["cause"]) for e in only("request", to="LeaderAndIsr")]
+    assert asked[:3] == [
+        (0, "follow partition 1"),
+        (1, "lead partition 0"),
+        (2, "follow partition 0; lead partition 1"),
+    ]
+    assert {e["cause"] for e in only("request", to="UpdateMetadata")} == {
+        "know partition 1",
+        "know partitions 0,1",
+    }
+    (good,) = only("answer", to="LeaderAndIsr", broker=1)
+    assert (good["event"], good["error"]) == ("LeaderAndIsrResponseReceived", "NONE")
+    (bad, *_) = only("answer", to="LeaderAndIsr", broker=2)
+    assert bad["error"] == "KAFKA_STORAGE_ERROR"
+    assert bad["cause"] == "KAFKA_STORAGE_ERROR for partition 1"
+    assert {e["broker"] for e in only("answer", to="UpdateMetadata", error="NONE")} == {0, 1, 2}
 
 
 async def test_creation_with_dead_brokers_leads_from_the_live_ones(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from ottla.runtime import SystemDisk
 from ottla.storage import checkpoints
 from ottla.types import TopicPartition
 from tests.support.storage.log_helpers import batch
@@ -46,4 +49,24 @@ async def test_a_segment_sealed_during_the_flush_of_another_is_flushed_too(tmp_p
         while log.recovery_point < 6:  # noqa: ASYNC110 - the flush has no event of its own
             await asyncio.sleep(0.005)
     assert log.recovery_point == 9, "the second flush took what was there at its beginning"
+    await logs.shutdown()
+
+
+async def test_epochs_that_a_flush_could_not_write_are_written_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = manager(tmp_path)
+    await logs.start()
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    log.append_as_leader(batch(3), 1)
+
+    def vanish(*_: object) -> None:
+        raise FileNotFoundError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SystemDisk, "write_atomically", vanish)
+        await logs.flusher.flush(log)
+    assert not (tmp_path / "a-0" / checkpoints.LEADER_EPOCHS).exists()
+    await logs.flusher.flush(log)
+    assert (tmp_path / "a-0" / checkpoints.LEADER_EPOCHS).read_text() == "0\n1\n1 0\n"
     await logs.shutdown()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
-from ottla.runtime import File, SystemDisk
+from ottla.runtime import DirInUse, File, SystemDisk
 from ottla.storage import checkpoints
 from ottla.storage.log.small_logs import SMALL_LOG_BYTES
 from ottla.storage.manager.data_dir import (
@@ -14,7 +14,6 @@ from ottla.storage.manager.data_dir import (
     deletion_name,
     is_deletion_name,
 )
-from ottla.storage.manager.dir_lock import DirInUse
 from ottla.storage.manager.log_manager import LogManager
 from ottla.types import TopicPartition
 from tests.support.storage.log_helpers import ManualClock, all_offsets, batch
@@ -150,7 +149,7 @@ async def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     logs = manager(tmp_path)
 
     def taken(folder: Path) -> None:
-        raise DirInUse(f"Failed to acquire lock on file .lock in {folder}.")
+        raise DirInUse(folder)
 
     logs._lock_dir = taken  # type: ignore[assignment]
     with pytest.raises(DirInUse, match=r"Failed to acquire lock on file \.lock"):

@@ -8,9 +8,10 @@ import struct
 import pytest
 
 from ottla.metadata.store import OPEN_ACL, CreateMode
-from ottla.runtime import system_runtime
+from ottla.runtime import DirInUse, system_runtime
 from ottla.zk import jute
-from ottla.zk.server.server import ZooKeeperServer, _Connection
+from ottla.zk.server.records import DamagedFile
+from ottla.zk.server.server import MAX_UNSERVED_BYTES, ZooKeeperServer, _Connection
 from ottla.zk.server.sessions import SessionLimits
 from tests.support.zk.polling import until
 
@@ -455,3 +456,59 @@ async def test_a_connection_reads_again_when_no_reason_not_to_is_left(server):
     transport.closing = True
     connection.resume()
     connection.connection_lost(None)
+
+
+async def test_a_folder_or_a_port_in_use_leaves_the_files_alone(tmp_path):
+    """Locked, then bound, then read: who comes second has changed nothing."""
+    first = ZooKeeperServer(system_runtime(), tmp_path / "a")
+    await first.start()
+    journal = tmp_path / "a" / f"journal.{1:016x}"
+    before = journal.read_bytes()
+    with pytest.raises(DirInUse, match="is using this folder"):
+        await ZooKeeperServer(system_runtime(), tmp_path / "a").start()
+    with pytest.raises(OSError, match="in use"):
+        await ZooKeeperServer(system_runtime(), tmp_path / "b", port=first.port).start()
+    assert journal.read_bytes() == before
+    assert [path.name for path in (tmp_path / "b").iterdir()] == [".lock"]
+    await first.stop()
+    again = ZooKeeperServer(system_runtime(), tmp_path / "a")
+    await again.start()
+    await again.stop()
+
+
+async def test_a_damaged_folder_is_given_up_again(tmp_path):
+    journal = tmp_path / f"journal.{1:016x}"
+    journal.write_bytes(b"something else")
+    server = ZooKeeperServer(system_runtime(), tmp_path)
+    with pytest.raises(DamagedFile):
+        await server.start()
+    journal.unlink()
+    again = ZooKeeperServer(system_runtime(), tmp_path)
+    await again.start()
+    await again.stop()
+
+
+async def test_a_client_that_comes_before_the_tree_is_there_waits(tmp_path):
+    server = ZooKeeperServer(system_runtime(), tmp_path)
+    load, go_on = server.engine.start, asyncio.Event()
+
+    async def slow_start() -> None:
+        await go_on.wait()
+        await load()
+
+    server.engine.start = slow_start  # type: ignore[method-assign]
+    starting = asyncio.ensure_future(server.start())
+    await until(lambda: server._server is not None)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"ruok")
+    flood = await asyncio.open_connection("127.0.0.1", server.port)
+    flood[1].write(bytes(MAX_UNSERVED_BYTES + 1))
+    assert await flood[0].read() == b""
+    await until(lambda: any(connection._rest == b"ruok" for connection in server.connections))
+    assert not server.received
+    go_on.set()
+    await starting
+    assert await reader.read(4) == b"imok"
+    writer.close()
+    flood[1].close()
+    await server.stop()

@@ -23,18 +23,25 @@ async def test_one_is_due_after_so_much_journal_and_not_while_another_is_taken()
     tree = journal.load()
     snapshots = Snapshots(runtime, journal, after_bytes=100)
     assert not snapshots.is_due
-    for zxid in range(1, 20):
-        txn = CreateSessionTxn(zxid, 5000)
-        tree.apply(zxid, 0, txn, [])
-        journal.append(zxid, 0, (txn,))
-    journal.write(journal.take())
+
+    def write(zxids: range) -> None:
+        for zxid in zxids:
+            txn = CreateSessionTxn(zxid, 5000)
+            tree.apply(zxid, 0, txn, [])
+            journal.append(zxid, 0, (txn,))
+        journal.write(journal.take())
+
+    write(range(1, 20))
     assert snapshots.is_due
-    snapshots.begin(tree, tree.last_zxid)
-    assert not snapshots.is_due
+    journal.rotate(20)
+    snapshots.begin(tree, 19)
+    write(range(20, 40))
+    assert not snapshots.is_due, "one is under way"
     await until(lambda: not snapshots.is_under_way)
+    assert snapshots.is_due
     again: Tree = Journal(disk, FOLDER).load()
     assert again.sessions == tree.sessions
-    assert f"snapshot.{tree.last_zxid:016x}" in disk.list_dir(FOLDER)
+    assert f"snapshot.{19:016x}" in disk.list_dir(FOLDER)
     journal.close()
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.fetching.sessions import FINAL_EPOCH, NO_SESSION
+from ottla.broker.replication.fetch_protocol import FINAL_EPOCH, NO_SESSION, FetchPartition
+from ottla.broker.replication.follower.fetch_plan import FollowerSession, Plan
 from ottla.broker.replication.follower.requests import (
     FETCH_VERSION,
     LIST_OFFSETS_VERSION,
@@ -20,10 +22,8 @@ from ottla.broker.replication.follower.requests import (
     fetch_request,
     list_offsets_request,
 )
-from ottla.broker.replication.follower.session import FollowerSession, Plan
 from ottla.broker.replication.follower.truncation import start_at_batch, truncation_offset
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.types import FetchPartition
 from ottla.client.connection import Connection
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.setup import peer_credentials
@@ -33,9 +33,13 @@ from ottla.wire import messages as m
 from ottla.wire.primitives import WireError
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.replica_manager import ReplicaManager
+    from ottla.broker.membership.metadata_cache import MetadataCache
+    from ottla.broker.quotas.throttles import ReplicationThrottles
+    from ottla.config.broker import BrokerConfig
+    from ottla.runtime import Runtime
+    from ottla.storage.manager.log_manager import LogManager
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _LATEST, _EARLIEST = -1, -2
 _SESSION_ERRORS = frozenset(
     {
@@ -71,13 +75,33 @@ class _Follow:
         )
 
 
-class LeaderFetcher:
-    """Fetches all partitions that one broker leads."""
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all fetchers of a broker share."""
 
-    def __init__(self, manager: ReplicaManager, leader: int) -> None:
-        self._manager = manager
+    runtime: Runtime
+    config: BrokerConfig
+    broker_id: int
+    metadata_cache: MetadataCache
+    log_manager: LogManager
+    throttles: ReplicationThrottles
+
+
+class LeaderFetcher:
+    """Fetches all partitions that one broker leads.
+
+    A loop of requests on one connection, in one incremental session. Partitions that are added
+    while a request is under way have a second connection until it returns.
+    """
+
+    def __init__(self, shared: Surroundings, leader: int) -> None:
+        self._broker_id = shared.broker_id
+        self._runtime = shared.runtime
+        self._config = config = shared.config
+        self._metadata_cache = shared.metadata_cache
+        self._log_manager = shared.log_manager
+        self._throttles = shared.throttles
         self._leader = leader
-        config = manager.config
         self._limits = FetchLimits(
             config.integer("replica.fetch.wait.max.ms"),
             config.integer("replica.fetch.min.bytes"),
@@ -152,11 +176,11 @@ class LeaderFetcher:
                 response = await self._fetch(self._connection, plan)
                 await self._take(response)
             except (OSError, TimeoutError, WireError) as error:
-                _logger.info("fetch from broker %d failed: %s", self._leader, error)
+                logger.info("fetch from broker %d failed: %s", self._leader, error)
                 await self._start_over(str(error))
             except Exception:
                 # Whatever it is, replication must not end with it.
-                _logger.exception("fetch from broker %d failed", self._leader)
+                logger.exception("fetch from broker %d failed", self._leader)
                 await self._start_over("unexpected failure")
             finally:
                 self._polling = False
@@ -194,7 +218,7 @@ class LeaderFetcher:
                 self._take_partitions(response, wanted)
         except (OSError, TimeoutError, WireError) as error:
             # They are part of the next request of the main loop anyway.
-            _logger.info("first fetch from broker %d failed: %s", self._leader, error)
+            logger.info("first fetch from broker %d failed: %s", self._leader, error)
         finally:
             if connection is not None:
                 connection.close("newcomers are fetched with the others now")
@@ -219,7 +243,7 @@ class LeaderFetcher:
         self, follows: dict[TopicPartition, _Follow]
     ) -> dict[TopicPartition, FetchPartition]:
         """Without those that pause or are throttled: the next request looks at them again."""
-        now_ms = self._manager.runtime.clock.monotonic_ms()
+        now_ms = self._runtime.clock.monotonic_ms()
         wanted: dict[TopicPartition, FetchPartition] = {}
         for tp, follow in list(follows.items()):
             log = follow.log
@@ -227,7 +251,7 @@ class LeaderFetcher:
                 self._follows.pop(tp, None)
                 self._newcomers.pop(tp, None)
             elif follow.retry_at_ms > now_ms or (
-                follow.is_behind and self._manager.throttles.must_pause(log)
+                follow.is_behind and self._throttles.must_pause(log)
             ):
                 self._dirty[tp] = None
             else:
@@ -241,22 +265,21 @@ class LeaderFetcher:
         return wanted
 
     async def _connect(self) -> Connection:
-        manager = self._manager
-        listener = manager.config.inter_broker_listener
-        endpoint = manager.metadata_cache.endpoint(self._leader, listener)
+        listener = self._config.inter_broker_listener
+        endpoint = self._metadata_cache.endpoint(self._leader, listener)
         if endpoint is None:
             raise ConnectionError(f"broker {self._leader} is not alive")
         return await Connection.open(
-            manager.runtime.network,
+            self._runtime.network,
             endpoint.host,
             endpoint.port,
-            client_id=f"broker-{manager.broker_id}-fetcher-0",
+            client_id=f"broker-{self._broker_id}-fetcher-0",
             timeout_ms=self._timeout_ms,
-            sasl=peer_credentials(manager.config, listener),
+            sasl=peer_credentials(self._config, listener),
         )
 
     async def _fetch(self, connection: Connection, plan: Plan) -> m.FetchResponse:
-        request = fetch_request(self._manager.broker_id, plan, self._limits)
+        request = fetch_request(self._broker_id, plan, self._limits)
         timeout_ms = self._timeout_ms + self._limits.max_wait_ms
         response = await connection.send(request, FETCH_VERSION, timeout_ms=timeout_ms)
         return cast("m.FetchResponse", response)
@@ -313,14 +336,14 @@ class LeaderFetcher:
                 offset = truncation_offset(
                     log, data.diverging_epoch.epoch, data.diverging_epoch.end_offset
                 )
-                _logger.info("%s: truncated from %d to %d", tp, log.end_offset, offset)
-                self._manager.log_manager.removals.add_files(log, log.truncate_to(offset))
+                logger.info("%s: truncated from %d to %d", tp, log.end_offset, offset)
+                self._log_manager.removals.add_files(log, log.truncate_to(offset))
                 return
             if data.records is not None and len(data.records):
                 removed = start_at_batch(log, data.records)
-                self._manager.log_manager.removals.add_files(log, removed)
+                self._log_manager.removals.add_files(log, removed)
                 log.append_as_follower(data.records)
-                self._manager.throttles.fetched(log, len(data.records))
+                self._throttles.fetched(log, len(data.records))
                 self.taken_bytes += len(data.records)
             follow.lag = max(0, data.high_watermark - log.end_offset)
             follow.is_behind = follow.lag > 0
@@ -330,22 +353,22 @@ class LeaderFetcher:
             if moved:
                 follow.partition.high_watermark_moved()
         except (KafkaError, WireError) as error:
-            _logger.warning("%s: %s", tp, error)
+            logger.warning("%s: %s", tp, error)
             self._pause(follow)
         except OSError as error:
-            self._manager.log_manager.dirs.failed(log.data_dir, error)
+            self._log_manager.dirs.failed(log.data_dir, error)
 
     def _take_error(self, tp: TopicPartition, follow: _Follow, code: int) -> None:
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             # The leader is ahead of us; the LeaderAndIsr with its epoch starts this again.
-            _logger.info("%s: fenced in epoch %d, waits for LeaderAndIsr", tp, follow.leader_epoch)
+            logger.info("%s: fenced in epoch %d, waits for LeaderAndIsr", tp, follow.leader_epoch)
             self._follows.pop(tp, None)
             return
-        _logger.info("%s: fetch from broker %d gives error %d", tp, self._leader, code)
+        logger.info("%s: fetch from broker %d gives error %d", tp, self._leader, code)
         self._pause(follow)
 
     def _pause(self, follow: _Follow) -> None:
-        now_ms = self._manager.runtime.clock.monotonic_ms()
+        now_ms = self._runtime.clock.monotonic_ms()
         follow.retry_at_ms = now_ms + self._backoff_ms
 
     async def _find_place(self, follow: _Follow) -> None:
@@ -355,7 +378,7 @@ class LeaderFetcher:
         if leader_end is None:
             self._pause(follow)
             return
-        remove = self._manager.log_manager.removals.add_files
+        remove = self._log_manager.removals.add_files
         if leader_end < log.end_offset:
             # An unclean election: the leader has less than this replica.
             remove(log, log.truncate_to(leader_end))
@@ -371,7 +394,7 @@ class LeaderFetcher:
     ) -> int | None:
         if self._connection is None:
             return None
-        request = list_offsets_request(self._manager.broker_id, tp, follow.leader_epoch, timestamp)
+        request = list_offsets_request(self._broker_id, tp, follow.leader_epoch, timestamp)
         response = cast(
             "m.ListOffsetsResponse",
             await self._connection.send(request, LIST_OFFSETS_VERSION, timeout_ms=self._timeout_ms),
@@ -385,8 +408,11 @@ class LeaderFetcher:
 class FetcherManager:
     """Which leader each followed partition is fetched from."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
-        self._manager = manager
+    def __init__(self, shared: Surroundings) -> None:
+        self._shared = shared
+        # On its way out this broker follows nobody anew: a leader would count it as caught up and
+        # wait for it when it is gone.
+        self.is_leaving = False
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._by_partition: dict[TopicPartition, LeaderFetcher] = {}
 
@@ -401,6 +427,8 @@ class FetcherManager:
         return max((fetcher.max_lag for fetcher in self._fetchers.values()), default=0)
 
     def add(self, partitions: Iterable[Partition]) -> None:
+        if self.is_leaving:
+            return
         added: dict[int, list[tuple[Partition, Log]]] = {}
         for partition in partitions:
             log, leader = partition.log, partition.leader
@@ -409,12 +437,12 @@ class FetcherManager:
             if log.epochs.latest < 0 and log.end_offset > log.high_watermark:
                 # Without epochs divergence cannot be found: keep only what is committed.
                 removed = log.truncate_to(log.high_watermark)
-                self._manager.log_manager.removals.add_files(log, removed)
+                self._shared.log_manager.removals.add_files(log, removed)
             added.setdefault(leader, []).append((partition, log))
         for leader, following in added.items():
             fetcher = self._fetchers.get(leader)
             if fetcher is None:
-                fetcher = self._fetchers[leader] = LeaderFetcher(self._manager, leader)
+                fetcher = self._fetchers[leader] = LeaderFetcher(self._shared, leader)
             fetcher.add(following)
             for partition, _ in following:
                 self._by_partition[partition.tp] = fetcher

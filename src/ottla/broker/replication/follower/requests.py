@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.broker.replication.follower.session import Plan
+from ottla.broker.replication.follower.fetch_plan import Plan
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 

@@ -85,9 +85,11 @@ async def test_a_follower_outside_the_isr_catches_up_and_comes_in(brokers: MakeB
     await until(lambda: TP in leader.isr.changes)
     assert leader.isr.changes[TP].isr == (0, 1)
     assert leader.isr.changes[TP].partition_epoch == 2
-    assert leader.partition.isr == (0,) and leader.partition.maximal_isr == {0, 1}
+    assert leader.partition.in_sync.members == (0,) and leader.partition.in_sync.maximal == {0, 1}
     assert leader.isr.accept() == (0, 1)
-    assert leader.partition.isr == (0, 1) and leader.partition.partition_epoch == 3
+    assert (
+        leader.partition.in_sync.members == (0, 1) and leader.partition.in_sync.partition_epoch == 3
+    )
     assert members[1].log.end_offset == 300
 
 
@@ -175,9 +177,9 @@ async def test_a_lost_session_is_made_anew(brokers: MakeBrokers) -> None:
     leader = members[0]
     lead(members, 0, 1)
     assert (await leader.produce(acks=-1)).error is ErrorCode.NONE
-    assert len(leader.manager.fetch_sessions) == 1
-    (session_id,) = leader.manager.fetch_sessions._sessions
-    leader.manager.fetch_sessions.close(session_id)
+    assert len(leader.fetches.sessions) == 1
+    (session_id,) = leader.fetches.sessions._sessions
+    leader.fetches.sessions.close(session_id)
     assert (await leader.produce(acks=-1, timeout_ms=2000)).error is ErrorCode.NONE
 
 
@@ -198,7 +200,7 @@ async def test_a_new_partition_need_not_wait_for_the_request_under_way(
         for _ in range(2):
             result = await leader.produce(acks=-1, tp=tp, timeout_ms=1000)
             assert result.error is ErrorCode.NONE
-    log = follower.manager.log(TopicPartition("t", 2))
+    log = follower.manager.partitions.log(TopicPartition("t", 2))
     assert log is not None and log.end_offset == 2
     assert (await leader.produce(acks=-1)).error is ErrorCode.NONE
 
@@ -220,7 +222,7 @@ async def test_two_followers_come_back_one_after_the_other_without_traffic(
 async def test_a_leaving_broker_follows_nobody_anew(brokers: MakeBrokers) -> None:
     members = await brokers(2)
     lead(members, 1, 1)
-    members[1].manager.is_leaving = True
+    members[1].manager.fetchers.is_leaving = True
     lead(members, 0, 2, isr=[0])
     result = await members[0].produce(1, acks=-1, timeout_ms=200)
     assert result.error is ErrorCode.NONE and not members[0].isr.changes

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from ottla.broker.membership import catch_up
-from ottla.broker.membership.catch_up import CatchUp
 from ottla.broker.membership.metadata_cache import MetadataCache
-from ottla.broker.membership.stale_logs import delete_stale_logs
-from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.replication import catch_up
+from ottla.broker.replication.catch_up import CatchUp
+from ottla.broker.replication.stale_logs import StaleLogs
 from ottla.metadata.znodes import ReplicaAssignment, TopicZnode
 from ottla.types import TopicPartition
 from ottla.zk.embedded import EmbeddedStore
@@ -49,28 +48,23 @@ class Logs:
 class Broker:
     def __init__(self, store: EmbeddedStore) -> None:
         self.broker_id = 1
+        self.partitions = self
         self.metadata_cache = MetadataCache()
         self.log_manager = Logs()
         self.hosts: set[TopicPartition] = set()
         self.work: list[asyncio.Task[None]] = []
-        listener = CatchUp(store, self, self._spawn)  # type: ignore[arg-type]
+        self.stale_logs = StaleLogs(store, self)  # type: ignore[arg-type]
+        listener = CatchUp(self.stale_logs, self.metadata_cache, self._spawn)
         self.metadata_cache.add_listener(listener.metadata_came)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.work.append(asyncio.get_running_loop().create_task(work))
 
-    def hosted(self, tp: TopicPartition) -> TopicPartition | None:
+    def get(self, tp: TopicPartition) -> TopicPartition | None:
         return tp if tp in self.hosts else None
 
-    def stop_fetching(self, tps: list[TopicPartition]) -> None:
-        pass
-
-    def drop(self, tp: TopicPartition, *, delete_log: bool) -> None:
-        assert delete_log
+    def delete(self, tp: TopicPartition) -> None:
         del self.log_manager.by_partition[tp]
-
-    def notify_resigned(self, tp: TopicPartition, epoch: int | None) -> None:
-        pass
 
     async def told(self, *arguments: Any, epoch: int, **named: Any) -> list[str]:
         """Hears from the controller of this epoch; the logs that are left then."""
@@ -180,10 +174,9 @@ async def test_a_topic_written_by_hand_tells_whose_the_logs_are_when_it_has_its_
     for name in ("again", "same"):
         await _topic(store, name, None, 2)
         broker.log_manager.add(name, 0, OLD)
-    manager = cast("ReplicaManager", broker)
-    unnamed = await delete_stale_logs(store, manager)
+    unnamed = await broker.stale_logs.delete()
     assert unnamed == {"again", "same"}
-    waiting = asyncio.create_task(catch_up.delete_when_named(store, manager, unnamed))
+    waiting = asyncio.create_task(catch_up.delete_when_named(broker.stale_logs, unnamed))
     for name, topic_id in (("again", NEW), ("same", OLD)):
         value = TopicZnode.encode({0: ReplicaAssignment((2,))}, topic_id)
         await store.set(TopicZnode.path(name), value)

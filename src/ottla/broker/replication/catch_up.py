@@ -13,19 +13,13 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.membership.stale_logs import (
-    delete_stale_logs,
-    delete_strays,
-    forget_ended_topics,
-    strays,
-)
 from ottla.metadata.store import StoreError
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.replica_manager import ReplicaManager
-    from ottla.metadata.store import MetadataStore
+    from ottla.broker.membership.metadata_cache import MetadataCache
+    from ottla.broker.replication.stale_logs import StaleLogs
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # A controller first names only the brokers, then everything.
 _FIRST_UPDATES = 3
@@ -39,47 +33,39 @@ class CatchUp:
 
     def __init__(
         self,
-        store: MetadataStore,
-        replica_manager: ReplicaManager,
+        stale_logs: StaleLogs,
+        metadata_cache: MetadataCache,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        self._store = store
-        self._replica_manager = replica_manager
+        self._stale_logs = stale_logs
+        self._metadata_cache = metadata_cache
         self._spawn = spawn
-        self._told_under = replica_manager.metadata_cache.told_under
+        self._told_under = metadata_cache.told_under
         self._updates_to_look_at = 0
 
     def metadata_came(self, topics: frozenset[str]) -> None:
-        told_under = self._replica_manager.metadata_cache.told_under
+        told_under = self._metadata_cache.told_under
         if told_under != self._told_under:
             self._told_under = told_under
             self._updates_to_look_at = _FIRST_UPDATES
-            self._spawn(
-                _persistently(lambda: forget_ended_topics(self._store, self._replica_manager))
-            )
+            self._spawn(_persistently(self._stale_logs.forget_ended_topics))
         if self._updates_to_look_at:
             self._updates_to_look_at -= 1
-            suspects = strays(self._replica_manager, all_told=bool(topics))
+            suspects = self._stale_logs.strays(all_told=bool(topics))
             if suspects:
-                self._spawn(
-                    _persistently(
-                        lambda: delete_strays(self._store, self._replica_manager, suspects)
-                    )
-                )
+                self._spawn(_persistently(lambda: self._stale_logs.delete_strays(suspects)))
 
 
-async def delete_when_named(
-    store: MetadataStore, replica_manager: ReplicaManager, topics: Collection[str]
-) -> None:
+async def delete_when_named(stale_logs: StaleLogs, topics: Collection[str]) -> None:
     """Deletes stale logs of topics that had no id yet, once they have one."""
     for _ in range(_ATTEMPTS):
         if not topics:
             return
         await asyncio.sleep(_PAUSE_S)
         try:
-            topics = await delete_stale_logs(store, replica_manager, only=topics)
+            topics = await stale_logs.delete(only=topics)
         except StoreError as error:
-            log.warning("the ids of new topics could not be read, trying again: %r", error)
+            logger.warning("the ids of new topics could not be read, trying again: %r", error)
 
 
 async def _persistently(look: Callable[[], Awaitable[None]]) -> None:
@@ -88,5 +74,5 @@ async def _persistently(look: Callable[[], Awaitable[None]]) -> None:
             await look()
             return
         except StoreError as error:
-            log.warning("what changed meanwhile could not be read, trying again: %r", error)
+            logger.warning("what changed meanwhile could not be read, trying again: %r", error)
             await asyncio.sleep(_PAUSE_S)

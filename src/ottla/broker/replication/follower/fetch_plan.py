@@ -1,15 +1,18 @@
-"""The follower's side of an incremental fetch session (FetchSessionHandler)."""
+"""What a follower's next fetch says: its side of an incremental session (FetchSessionHandler)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.broker.fetching.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
-from ottla.broker.replication.types import FetchPartition
+from ottla.broker.replication.fetch_protocol import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MAX_SESSION_EPOCH,
+    NO_SESSION,
+    FetchPartition,
+)
 from ottla.types import TopicPartition
-
-_MAX_EPOCH = 0x7FFFFFFF
 
 
 class Plan(NamedTuple):
@@ -22,6 +25,8 @@ class Plan(NamedTuple):
 
 
 class FollowerSession:
+    """What the leader was told, so that the next request names only what differs."""
+
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
@@ -56,7 +61,7 @@ class FollowerSession:
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
             return
         self._id = session_id
-        self._epoch = 1 if self._epoch in (INITIAL_EPOCH, _MAX_EPOCH) else self._epoch + 1
+        self._epoch = 1 if self._epoch in (INITIAL_EPOCH, MAX_SESSION_EPOCH) else self._epoch + 1
 
     def failed(self) -> None:
         """Unknown id, wrong epoch or a lost connection: start over with a full request, which

@@ -1,0 +1,54 @@
+"""Records for consumers older than 0.11, made from stored batches (LazyDownConversionRecords)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.broker.fetching.reads import CUT_BATCH
+from ottla.broker.replication.fetch_protocol import FetchResult
+from ottla.errors import ErrorCode
+from ottla.wire import message_sets
+from ottla.wire.compression import ZSTD
+from ottla.wire.primitives import WireError
+from ottla.wire.records import iter_batches
+
+_NEWEST_WITH_FORMAT_0 = 1
+# What one answer converts beyond the first batch of each partition.
+MOST_CONVERTED_BYTES = 8 * 1024 * 1024
+
+
+class DownConversion:
+    """Converts what one answer carries, partition by partition, and knows how much is left."""
+
+    def __init__(self, version: int) -> None:
+        self._magic = 0 if version <= _NEWEST_WITH_FORMAT_0 else 1
+        self._left = MOST_CONVERTED_BYTES
+
+    async def convert(self, result: FetchResult, fetch_offset: int) -> FetchResult:
+        """At least one batch of messages if there is one. Other requests are served between two
+        batches."""
+        if result.error is not ErrorCode.NONE or not result.size:
+            return result
+        limit = min(result.size, self._left)
+        found = bytearray()
+        next_offset = -1
+        try:
+            for header, batch in iter_batches(result.records or b""):
+                if found and len(found) >= limit:
+                    break
+                if header.codec == ZSTD and not header.is_control:
+                    if not found:
+                        return FetchResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+                    break
+                found += message_sets.down_convert(batch, self._magic, fetch_offset)
+                next_offset = header.next_offset
+                await asyncio.sleep(0)
+        except WireError:
+            if not found:
+                return FetchResult(ErrorCode.CORRUPT_MESSAGE)
+        self._left = max(0, self._left - len(found))
+        if not found and next_offset < result.high_watermark:
+            # Markers only, or a batch that the client's limit has cut: more is behind it. At the
+            # log's end Kafka sends this as well, and consumers take it for too large a message.
+            found += CUT_BATCH
+        return result._replace(records=memoryview(found))

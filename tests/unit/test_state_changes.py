@@ -1,0 +1,35 @@
+"""Lines of the state-change log are gathered, and bounded."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from ottla.state_changes import (
+    LOGGER_NAME,
+    MAX_WAITING_LINES,
+    TRACE,
+    StateChangeLines,
+    write_lines,
+)
+
+
+def test_nothing_waits_without_a_bound(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(TRACE, LOGGER_NAME)
+    lines = StateChangeLines()
+    for number in range(MAX_WAITING_LINES + 1):
+        lines.add(TRACE, str(number))
+    assert [len(record.getMessage().splitlines()) for record in caplog.records] == [
+        MAX_WAITING_LINES
+    ]
+    lines.flush()
+    assert caplog.records[-1].getMessage() == str(MAX_WAITING_LINES)
+
+
+def test_no_lines_no_record(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, LOGGER_NAME)
+    write_lines(logging.INFO, [])
+    write_lines(TRACE, ["not wanted"])
+    StateChangeLines().flush()
+    assert caplog.records == []
