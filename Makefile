@@ -11,6 +11,7 @@ help:
 	@echo "make setup     .venv with everything, from requirements.lock"
 	@echo "make demo      files -> topics -> Parquet on Spark; a topic grows, a broker dies; KEEP=1 keeps the cluster"
 	@echo "make test      set-up and all tests"
+	@echo "make wheel     dist/ottla-….whl"
 	@echo "make check     format, lint, types, import contracts"
 	@echo "make campaign  the long runs; results go to docs/campaigns/"
 
@@ -49,6 +50,9 @@ test: setup peers
 unit: setup
 	$(BIN)/pytest tests/unit
 
+wheel: | $(filter $(OTTLA_CACHE)/%,$(UV))
+	$(UV) build --quiet --wheel --out-dir dist
+
 # Fetches the peers' jars and suites once; says so and goes on where a tool for it is missing.
 peers: setup
 	$(BIN)/python tools/peers/fetch.py
@@ -64,4 +68,4 @@ campaign: setup peers
 clean:
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-.PHONY: help lock clean setup check test unit peers demo campaign
+.PHONY: help lock wheel clean setup check test unit peers demo campaign

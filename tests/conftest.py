@@ -7,6 +7,8 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests.support.documents.plan import left_out
+
 # A shell starts what runs in its background with SIGINT ignored, and every process started from
 # there inherits that: tests that press Ctrl-C would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,3 +24,12 @@ def campaign(request: pytest.FixtureRequest) -> None:
     """For tests marked with `campaign`: `make test` has no time for them."""
     if "campaign" not in request.config.getoption("-m"):
         pytest.skip("runs with -m campaign")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where documents were run: the commands in them that were not."""
+    passed = terminalreporter.getreports("passed")
+    if any(report.nodeid.startswith("tests/documents/test_pages") for report in passed):
+        terminalreporter.section("commands of documents that no test runs as they stand")
+        for line in left_out():
+            terminalreporter.write_line(line)

@@ -1,4 +1,4 @@
-"""Topics that somebody writes into the store with kazoo, as seeds 001 and 003 do."""
+"""Topics that somebody writes into the store with kazoo, as articles about Kafka do with zkCli."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_made_while_its_brokers_are_down(cluster: LocalCluster, hand: Hand
 
 
 async def test_made_while_everything_is_down(cluster: LocalCluster, hand: Hand) -> None:
-    """Seed 001 says that it never comes up; Kafka 2.8.2 brings it up, and so does Ottla."""
+    """Kafka 2.8.2 brings it up, and so does Ottla (ADR 15)."""
     for broker_id in list(cluster.nodes):
         await cluster.stop(broker_id, controlled=False)
     await hand.create("/brokers/topics/t", topic({0: [0, 1], 1: [2]}))
@@ -216,7 +216,7 @@ async def test_a_deleted_state_is_written_again_by_the_next_controller(
 async def test_other_replicas_count_only_after_a_failover(
     cluster: LocalCluster, hand: Hand
 ) -> None:
-    """Seed 003 leaves this open. The new replica then follows a leader that does not know it."""
+    """ADR 19. The new replica then follows a leader that does not know it."""
     await h.create(cluster, "t", [1])
     await h.produce(cluster, "t", range(10))
     stored = await hand.read("/brokers/topics/t")

@@ -1,6 +1,6 @@
-"""Topics made and bent by hand in ZooKeeper (seeds 001 and 003): Kafka 2.8.2 and Ottla agree.
+"""Topics made and bent by hand in ZooKeeper: Apache Kafka 2.8.2 and Ottla agree.
 
-Where 2.8.2 does otherwise than a seed says, the ADRs 15, 19, 20 and 21 say so.
+Where 2.8.2 does otherwise than articles about it say, the ADRs 15, 19, 20 and 21 say so.
 """
 
 import difflib
@@ -93,7 +93,7 @@ def test_made_while_its_brokers_are_down(same):
 
 
 def test_made_while_everything_is_down(same):
-    """Seed 001 says that it never comes up."""
+    """An article says that it never comes up (ADR 15)."""
     down, up = same(by_hand.made_while_everything_is_down)
     assert (down.state(0), down.seen.described) == (None, {})
     assert up.led_by(1) == 2
@@ -105,13 +105,13 @@ def test_as_many_planted_states_as_new_partitions(same):
     _, planted, code, expanded, after = same(by_hand.as_many_planted_as_new)
     assert planted.state(1) == (0, [0])
     assert code == 7
-    assert expanded.brokers_with_log(1) == [], "no log, as seed 003 says"
+    assert expanded.brokers_with_log(1) == [], "no log (ADR 19)"
     assert after.brokers_with_log(1) == [0], "the next controller takes the state as it is"
     assert after.led_by(1) == 0
 
 
 def test_fewer_planted_states_than_new_partitions(same):
-    """Seed 003 says that all are made then."""
+    """An article says that all are made then (ADR 19)."""
     _, code, expanded, after = same(by_hand.fewer_planted_than_new)
     assert code == 7
     assert expanded.brokers_with_log(2) == [1]
@@ -131,7 +131,7 @@ def test_a_deleted_state_comes_back_with_the_next_controller(same):
 
 
 def test_other_replicas_count_from_the_next_controller_on(same):
-    """Seed 003 leaves this open."""
+    """ADR 19."""
     _, edited, after = same(by_hand.other_replicas)
     assert (edited.led_by(0), edited.brokers_with_log(0)) == (1, [1])
     assert edited.seen.described[0][1][0][3] == [1]

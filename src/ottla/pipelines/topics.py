@@ -93,6 +93,13 @@ def new_topic(spec: TopicSpec) -> NewTopic:
     return NewTopic(spec.name, spec.partitions, spec.replication_factor, configs=dict(spec.configs))
 
 
+async def make_topic(admin: Admin, spec: TopicSpec) -> None:
+    """Raises SpecError where the topic is there already."""
+    if await describe(admin, [spec.name]):
+        raise SpecError(f"the topic {spec.name} is there already")
+    await _create(admin, [spec])
+
+
 async def _create(admin: Admin, specs: list[TopicSpec]) -> None:
     answers = await admin.create_topics(map(new_topic, specs))
     for name, answer in answers.items():

@@ -37,6 +37,8 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0  # longer than the supervisor waits for its brokers
 _PORTS = (11_000, 32_000)
 
+Setting = str | int | float | bool
+
 
 class ClusterError(OttlaError):
     """The cluster did not do what the test asked for."""
@@ -64,15 +66,20 @@ def _is_free(port: int) -> bool:
     return True
 
 
+def property_text(value: Setting) -> str:
+    """As server.properties has it: `true` and not `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class _ClusterBase(Running):
-    """Ports, data folder and the context manager that both kinds share."""
+    """Ports, data folder, topics and the context manager that both kinds share."""
 
     def __init__(
         self,
         brokers: int = 3,
         *,
         data: Path | None = None,
-        overrides: Mapping[str, str] | None = None,
+        overrides: Mapping[str, Setting] | None = None,
     ) -> None:
         self._owns_data = data is None
         folder = data or Path(tempfile.mkdtemp(prefix="ottla-"))
@@ -83,7 +90,8 @@ class _ClusterBase(Running):
             zookeeper_port=first_port,
             data=folder,
             # Off as in `ottla broker`: tests that list topics expect only their own.
-            overrides={"ottla.lifecycle.topic.enable": "false"} | dict(overrides or {}),
+            overrides={"ottla.lifecycle.topic.enable": "false"}
+            | {name: property_text(value) for name, value in (overrides or {}).items()},
         )
 
     @property
@@ -93,6 +101,28 @@ class _ClusterBase(Running):
     @property
     def zookeeper(self) -> str:
         return self.options.zookeeper_connect
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        configs: Mapping[str, Setting] | None = None,
+    ) -> None:
+        """Returns when all partitions have a leader. -1 is `default.replication.factor`."""
+        from ottla.pipelines.spec_keys import TopicSpec
+        from ottla.pipelines.topics import make_topic, with_admin
+
+        settings = tuple((key, property_text(value)) for key, value in (configs or {}).items())
+        spec = TopicSpec(name, partitions, replication_factor, settings)
+        with_admin(self.bootstrap_servers, {}, lambda admin: make_topic(admin, spec))
+
+    def _known(self, broker_id: int) -> int:
+        if not 0 <= broker_id < self.options.brokers:
+            raise ClusterError(
+                f"there is no broker {broker_id}: this cluster has 0 to {self.options.brokers - 1}"
+            )
+        return broker_id
 
     def _remove_data(self) -> None:
         if self._owns_data:
@@ -128,9 +158,15 @@ class Cluster(_ClusterBase):
 
     def stop_broker(self, broker_id: int) -> None:
         """A clean stop with controlled shutdown, as SIGTERM does."""
-        self._call(self._nodes.pop(broker_id).stop(), STOP_TIMEOUT_S)
+        node = self._nodes.pop(self._known(broker_id), None)
+        if node is None:
+            raise ClusterError(f"broker {broker_id} is stopped already")
+        self._call(node.stop(), STOP_TIMEOUT_S)
 
     def start_broker(self, broker_id: int) -> None:
+        """Starts a stopped broker again, with the data that it had."""
+        if self._known(broker_id) in self._nodes:
+            raise ClusterError(f"broker {broker_id} is running already")
         self._call(self._start_node(broker_id), START_TIMEOUT_S)
 
     def _call(self, coroutine: Coroutine[Any, Any, None], timeout_s: float) -> None:
@@ -218,7 +254,7 @@ class ProcessCluster(_ClusterBase):
         self._remove_data()
 
     def pid(self, broker_id: int) -> int:
-        if broker_id in self._restarted:
+        if self._known(broker_id) in self._restarted:
             return self._restarted[broker_id].pid
         return int(pid_path(self.options.data, f"broker-{broker_id}").read_text())
 
@@ -227,8 +263,17 @@ class ProcessCluster(_ClusterBase):
 
     def kill(self, broker_id: int) -> None:
         """`kill -9`, and waits until the process is gone."""
+        self._end_broker(broker_id, signal.SIGKILL)
+
+    def stop_broker(self, broker_id: int) -> None:
+        """SIGTERM, a clean stop with controlled shutdown; waits until the process is gone."""
+        self._end_broker(broker_id, signal.SIGTERM)
+
+    def _end_broker(self, broker_id: int, how: signal.Signals) -> None:
         pid = self.pid(broker_id)
-        os.kill(pid, signal.SIGKILL)
+        if not _alive(pid):
+            raise ClusterError(f"broker {broker_id} is stopped already")
+        os.kill(pid, how)
         child = self._restarted.pop(broker_id, None)
         if child is not None:
             child.wait()
@@ -238,6 +283,12 @@ class ProcessCluster(_ClusterBase):
             if time.monotonic() > deadline:
                 raise ClusterError(f"pid {pid} of broker {broker_id} does not end")
             time.sleep(0.01)
+
+    def start_broker(self, broker_id: int) -> None:
+        """Starts a stopped or killed broker again; returns when it accepts connections."""
+        if _alive(self.pid(broker_id)):
+            raise ClusterError(f"broker {broker_id} is running already")
+        self.restart(broker_id)
 
     def restart(self, broker_id: int) -> None:
         """Starts a killed broker again; returns when it accepts connections."""

@@ -69,7 +69,11 @@ async def test_no_server_at_all_ends_soon_and_says_why() -> None:
 
 
 async def test_a_server_that_never_answers_ends_in_time() -> None:
-    server = await asyncio.start_server(lambda r, w: asyncio.sleep(5), "127.0.0.1", 0)
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(5)
+        writer.close()  # held until then: from Python 3.13 on a lost writer closes its connection
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with Cluster(system_runtime(), address, bootstrap_timeout_ms=200) as cluster:
         with pytest.raises(KafkaError, match="no answer in time"):

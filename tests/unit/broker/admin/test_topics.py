@@ -428,6 +428,45 @@ async def test_factor_too_large_shows_in_automatic_creation(store: EmbeddedStore
     assert await here.admin.missing_topics(["t"], create=True) == {"t": 38}
 
 
+async def test_racks_only_in_part_show_in_automatic_creation(
+    here: Broker, store: EmbeddedStore
+) -> None:
+    """ADR 31: not as old releases did, which passed over racks then."""
+    here.cache.update(update(brokers=[broker(1, rack="r"), broker(2)]))
+    assert await here.admin.missing_topics(["t"], create=True) == {"t": -1}
+    assert await store.exists("/brokers/topics/t") is None
+
+
+async def test_metadata_makes_no_internal_topic_where_the_switch_is_off(
+    store: EmbeddedStore,
+) -> None:
+    """ADR 32: only coordinators do, see below."""
+    await create_permanent_paths(store)
+    here = Broker(store, auto_create_topics_enable="false")
+    names = ["__consumer_offsets", "__transaction_state"]
+    assert await here.admin.missing_topics(names, create=True) == dict.fromkeys(names, 3)
+    assert await store.children("/brokers/topics") == []
+
+
+async def test_placement_does_not_depend_on_the_order_in_which_brokers_came(
+    store: EmbeddedStore,
+) -> None:
+    """ADR 33."""
+    await create_permanent_paths(store)
+    placements = []
+    for name, order in (("a", [9, 70, 3, 200, 41]), ("b", [200, 41, 3, 9, 70])):
+        here = Broker(store)  # draws the same numbers each time
+        here.cache.update(update(brokers=[broker(broker_id) for broker_id in order]))
+        await here.create(_topic(name, 10, 3))
+        data, _ = await store.get(f"/brokers/topics/{name}")
+        placements.append(znodes.TopicZnode.decode(data).partitions)
+    first = [partition.replicas[0] for _, partition in sorted(placements[0].items())]
+    ids = [3, 9, 41, 70, 200]
+    start = ids.index(first[0])
+    assert first == [ids[(start + index) % 5] for index in range(10)], "round robin by id"
+    assert placements[0] == placements[1]
+
+
 async def test_internal_topics_whatever_the_switch_says(store: EmbeddedStore) -> None:
     await create_permanent_paths(store)
     here = Broker(

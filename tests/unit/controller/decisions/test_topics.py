@@ -183,7 +183,7 @@ async def test_expansion_creates_only_the_new_partitions(cluster: ControlledClus
 async def test_a_state_znode_written_by_hand_keeps_its_partition_new(
     cluster: ControlledCluster,
 ) -> None:
-    """The third seed: such a partition is not created until a controller reads the node."""
+    """ADR 19: such a partition is not created until a controller reads the node."""
     first = await cluster.start_controller(0)
     await cluster.create_topic("t", {0: (0, 1)})
     tp = TopicPartition("t", 1)

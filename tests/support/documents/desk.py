@@ -1,0 +1,91 @@
+"""The reader's desk: a folder with what a page needs, and an environment of programs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ottla.spark.launch.java import java_home
+from tests.support.documents.blocks import ROOT
+from tests.support.documents.plan import PagePlan
+
+# pip as pages have it, by uv: from its cache, where that has everything, in a second.
+_PIP = """\
+#!/bin/sh
+command=$1
+shift
+"{uv}" pip "$command" --quiet --offline --python "{python}" --constraint "{constraints}" "$@" \\
+  2>/dev/null ||
+exec "{uv}" pip "$command" --quiet --python "{python}" --constraint "{constraints}" "$@"
+"""
+_SKIPPED = shutil.ignore_patterns("__pycache__", "archive", "checkpoints")
+
+
+def find_uv() -> Path | None:
+    """As the Makefile finds it."""
+    cache = Path(os.environ.get("OTTLA_CACHE") or Path.home() / ".cache" / "ottla")
+    for candidate in (shutil.which("uv"), cache / "uv" / "bin" / "uv"):
+        if candidate is not None and Path(candidate).is_file():
+            return Path(candidate)
+    return None
+
+
+def lay_out(plan: PagePlan, folder: Path) -> None:
+    for name in plan.copies:
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=_SKIPPED)
+        else:
+            shutil.copy(source, target)
+    (folder / ".venv").symlink_to(sys.prefix)
+
+
+def build_wheel(uv: Path, folder: Path) -> Path:
+    """The wheel of this checkout; once published it would come from an index."""
+    for network in (["--offline"], []):
+        built = subprocess.run(
+            [uv, "build", "--quiet", "--wheel", *network, "--out-dir", folder, ROOT],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if built.returncode == 0:
+            (wheel,) = folder.glob("*.whl")
+            return wheel
+    raise RuntimeError(built.stderr)
+
+
+def empty_environment(uv: Path, folder: Path) -> Path:
+    """The folder of programs of a new virtual environment, with nothing in it but `pip`."""
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)
+    constraints = folder / "constraints.txt"
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pins = [line.rstrip(" \\") for line in lines if "--hash" not in line]
+    constraints.write_text("\n".join(pins) + "\n")
+    pip = folder / "bin" / "pip"
+    pip.write_text(_PIP.format(uv=uv, python=folder / "bin" / "python", constraints=constraints))
+    pip.chmod(0o755)
+    return folder / "bin"
+
+
+def environment(programs: Path, wheels: Path | None) -> dict[str, str]:
+    """Of this process, without what points to the checkout."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTEST_", "PYTHONPATH", "VIRTUAL_ENV", "OTTLA_BOOTSTRAP"))
+    }
+    # Nothing is found by chance in the environment of the tests.
+    elsewhere = [
+        folder
+        for folder in kept.get("PATH", "").split(os.pathsep)
+        if not (Path(folder) / "ottla").exists()
+    ]
+    path = os.pathsep.join([str(programs), *elsewhere])
+    # A laptop's own name may not resolve in a network with nothing but a loopback interface.
+    found = {**kept, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(java_home())}
+    return found if wheels is None else {**found, "UV_FIND_LINKS": str(wheels)}
