@@ -99,7 +99,7 @@ PLANS: Mapping[str, PagePlan] = {
             "ottla zookeeper --extended-types --super-digest-file super.digest": (
                 _ELSEWHERE + "tests/unit/cli/test_zookeeper.py"
             ),
-            **dict.fromkeys(_ACLS, _ELSEWHERE + "tests/peers/test_cli_acls.py"),
+            **dict.fromkeys(_ACLS, _ELSEWHERE + "tests/peers/test_security_kafka_acls.py"),
         },
         drawn={
             "EU90pM3STQq4HeI_CKdueA": (
@@ -150,12 +150,13 @@ PLANS: Mapping[str, PagePlan] = {
     ),
     "docs/security.md": PagePlan(
         left_out={
-            "kafka-acls.sh --bootstrap-server 10.0.0.1:9092 --command-config admin.properties"
+            "ottla acls --bootstrap-server 10.0.0.1:9092 --command-config admin.properties"
             " --add --allow-principal User:alice --operation Read --topic clicks"
             " --resource-pattern-type prefixed": (
                 _ELSEWHERE + "tests/peers/test_security_kafka_acls.py"
             ),
-        }
+        },
+        stays={"ottla zookeeper --super-digest-file super.digest": "ls ottla-data/store/*"},
     ),
     "docs/simulation.md": PagePlan(
         left_out={
