@@ -48,11 +48,9 @@ PAGE_RUN = "ottla pipeline run clicks.yaml --bootstrap-server 127.0.0.1:9092"
 # They need brokers with an authoriser.
 _ACLS = (
     "ottla acls --add --allow-principal User:alice --producer --topic clicks --idempotent",
-    "ottla acls --add --allow-principal User:bob --consumer --topic clicks --group reports",
     "ottla acls --add --deny-principal User:eve --deny-host 10.1.1.1 --operation Write"
     " --topic click --resource-pattern-type prefixed",
     "ottla acls --list --topic clicks --resource-pattern-type match",
-    "ottla acls --remove --topic clicks --allow-principal User:alice --operation Read --force",
 )
 FOLLOW = "ottla consume clicks --follow --from-beginning"
 
