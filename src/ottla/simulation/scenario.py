@@ -11,7 +11,7 @@ from ottla.errors import OttlaError
 
 # What a workload does unless its weights say otherwise.
 LIFECYCLE = ("create", "expand", "alter", "delete", "recreate", "plant", "uproot")
-OPERATIONS = (*LIFECYCLE, "reassign", "elect")
+OPERATIONS = (*LIFECYCLE, "reassign", "elect", "lose")
 FAULTS = (
     "crash",
     "crash_controller",
