@@ -113,9 +113,11 @@ def _cache(
     if known != list(cluster.broker_ids):
         yield f"{who} knows the brokers {known}"
     # Of a topic that is lost nobody tells the brokers; the next controller's first word does.
-    told = [name for name in cache.topics() if name in topics or cache.topic_id(name) not in lost]
-    if sorted(told) != sorted(topics):
-        yield f"{who} knows the topics {sorted(told)}, not {sorted(topics)}"
+    known_topics = [
+        name for name in cache.topics() if name in topics or cache.topic_id(name) not in lost
+    ]
+    if sorted(known_topics) != sorted(topics):
+        yield f"{who} knows the topics {sorted(known_topics)}, not {sorted(topics)}"
     for name, topic in topics.items():
         if cache.topic_id(name) != (topic.topic_id or ZERO_TOPIC_ID):
             yield f"{who} has another id of topic {name}"
