@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,6 +69,16 @@ def ends(cluster: LocalCluster, tp: TopicPartition = T0) -> list[int | None]:
 
 def set_aside(cluster: LocalCluster, broker_id: int) -> list[Path]:
     return sorted((cluster.folder / f"broker-{broker_id}").glob("t-0.*-stray"))
+
+
+async def ottla(cluster: LocalCluster, command: str, *arguments: str) -> str:
+    words = [sys.executable, "-m", "ottla", command, "--bootstrap-server", cluster.bootstrap]
+    process = await asyncio.create_subprocess_exec(
+        *words, *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
 
 
 async def ended(cluster: LocalCluster) -> dict[str, tuple[int, ...]]:
@@ -142,8 +153,11 @@ async def test_another_topic_of_the_name_sets_the_old_log_aside(cluster: LocalCl
     assert not set_aside(cluster, 0) and not set_aside(cluster, 2)
     await restart_all(cluster)
     await cluster.until_all_know("t", 1, 2)
-    # The end of the new one is not the end of the old one.
-    await h.delete(cluster, "t")
+    strays = [await ottla(cluster, "log-dirs", "--strays", "--broker-list", str(b)) for b in (0, 1)]
+    assert str(h.folder(cluster, 0, "t")) in strays[0] and str(aside) in strays[1]
+    # The end of the new one is not the end of the old one, and does not wait for it.
+    deleted = await ottla(cluster, "topics", "--delete", "--topic", "t", "--wait")
+    assert "Deleted topic t (1 of 1)." in deleted
     await cluster.until(lambda: ends(cluster) == [100, None, None], "deleted")
     await restart_all(cluster)
     assert ends(cluster) == [100, None, None]

@@ -87,7 +87,10 @@ async def _describe(
     if output == "text":
         names = ",".join(map(str, asked))
         click.echo(f"Received log directory information from brokers {names}")
-    print_json(as_json(found, topics))
+    import json
+
+    # Without spaces, as Kafka prints it.
+    click.echo(json.dumps(as_json(found, topics), ensure_ascii=False, separators=(",", ":")))
 
 
 async def _brokers(admin: Admin, wanted: list[int] | None) -> list[int]:
