@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Place
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -65,6 +65,10 @@ class Hand:
         data: bytes = self._zookeeper.get(path)[0]
         self._zookeeper.delete(path, recursive=True)
         return data
+
+    def await_states(self, name: str, *partitions: int) -> None:
+        paths = [state_path(name, partition) for partition in partitions]
+        _until(lambda: all(self._zookeeper.exists(path) for path in paths))
 
     def edit(self, path: str, **changes: Any) -> None:
         node = json.loads(self._zookeeper.get(path)[0])
@@ -154,9 +158,8 @@ class Hand:
         def is_known() -> bool:
             try:
                 bounds = consumer.get_watermark_offsets(Place(name, partition), timeout=5)
-            except KafkaException as error:
+            except KafkaException:
                 # A leader knows its high watermark when its followers have fetched.
-                assert error.args[0].code() == KafkaError.OFFSET_NOT_AVAILABLE, error
                 return False
             ends.append(int(bounds[1]))
             return True
@@ -331,6 +334,7 @@ def lost_and_written_again(hand: Hand, name: str) -> Iterator[Any]:
     hand.restart(*BROKERS)
     yield hand.settled(name)
     hand.create_raw(f"/brokers/topics/{name}", data)
+    hand.await_states(name, 0, 1)
     yield hand.settled(name)
     yield hand.end_offset(name, 0)
     yield hand.end_offset(name, 1)
