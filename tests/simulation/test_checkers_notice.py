@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.fetching import reads
+from ottla.broker.replication import stale_logs
+from ottla.broker.replication.log_verdicts import Verdict
 from ottla.broker.replication.partition import Partition
 from ottla.controller import election, replica_states
 from ottla.controller.decisions import failover
@@ -95,6 +97,17 @@ def test_a_state_machine_that_is_asked_for_an_illegal_step(
     )
     problems = _first_problems("calm")
     assert "from ReplicaDeletionStarted to ReplicaDeletionSuccessful" in problems
+
+
+def test_a_log_that_goes_because_its_topic_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = stale_logs.judge
+
+    def hasty(*arguments: Any) -> Verdict:
+        verdict = original(*arguments)
+        return Verdict.ENDED if verdict is Verdict.STRAY else verdict
+
+    monkeypatch.setattr(stale_logs, "judge", hasty)
+    assert "and nobody asked for that" in _first_problems("lost")
 
 
 def test_a_leader_epoch_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:

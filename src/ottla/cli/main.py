@@ -32,6 +32,7 @@ COMMANDS = {
     ),
     "cluster": _Entry("cluster", "Show who is alive and who is the controller."),
     "reassign": _Entry("reassign.command", "Move partitions between brokers and log directories."),
+    "log-dirs": _Entry("log_dirs", "Show log directories, and logs that no topic owns."),
     "elect": _Entry("elect", "Elect leaders of partitions."),
     "groups": _Entry("groups.command", "List, describe, reset and delete consumer groups."),
     "acls": _Entry("acls.command", "Add, remove and list ACLs: who may do what."),

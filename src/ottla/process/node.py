@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.membership import registration
 from ottla.broker.network.limits import ConnectionQuotas
 from ottla.broker.network.server import BrokerServer
-from ottla.broker.replication.catch_up import delete_when_named
+from ottla.broker.replication.catch_up import settle_when_named
 from ottla.errors import InvariantViolated
 from ottla.metadata import znodes
 from ottla.metadata.store import SessionState, StoreError
@@ -138,7 +138,8 @@ class Node:
         ]
         store.add_session_listener(self._session_changed)
         await self._register(check_endpoints=True)
-        await self._delete_stale_logs()
+        await self._settle_logs()
+        parts.stale_logs.tell_strays()
         identity.write_identity(
             self.runtime.disk,
             parts.log_manager.dirs.online(),
@@ -230,10 +231,10 @@ class Node:
             self._must_rejoin = False
             self.spawn(self._rejoin())
 
-    async def _delete_stale_logs(self) -> None:
-        unnamed = await self.parts.stale_logs.delete()
+    async def _settle_logs(self) -> None:
+        unnamed = await self.parts.stale_logs.settle()
         if unnamed:
-            self.spawn(delete_when_named(self.parts.stale_logs, unnamed))
+            self.spawn(settle_when_named(self.parts.stale_logs, unnamed))
 
     async def _rejoin(self) -> None:
         """Under a new session: register with a new epoch, then take part in elections again."""
@@ -241,10 +242,10 @@ class Node:
             try:
                 # Before, so that no order for a topic's new life meets the log of its old one;
                 # after, because topics may have ended in between.
-                await self.parts.stale_logs.delete()
+                await self.parts.stale_logs.settle()
                 await self.parts.stale_logs.forget_ended_topics()
                 await self._register(check_endpoints=False)
-                await self._delete_stale_logs()
+                await self._settle_logs()
                 break
             except registration.RegistrationError as error:
                 self.fail(error)

@@ -164,6 +164,8 @@ class SimCluster:
         if power:
             self.network.dark.add(name)
             host.disk.power_cut()
+            if name.startswith("broker-"):
+                self.history.logs.lost_power(int(name.removeprefix("broker-")))
         if name == STORE:
             self._store_gone()
         elif name.startswith("broker-"):

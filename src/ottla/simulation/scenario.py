@@ -12,7 +12,7 @@ from ottla.zk.server.journal import SNAPSHOT_AFTER_BYTES
 
 # What a workload does unless its weights say otherwise.
 LIFECYCLE = ("create", "expand", "alter", "delete", "recreate", "plant", "uproot")
-OPERATIONS = (*LIFECYCLE, "reassign", "elect")
+OPERATIONS = (*LIFECYCLE, "reassign", "elect", "lose")
 FAULTS = (
     "crash",
     "crash_controller",
