@@ -59,7 +59,7 @@ def test_the_page_holds(page: str, tmp_path: Path, request: pytest.FixtureReques
         programs = desk.empty_environment(uv, tmp_path / "environment")
     run = subprocess.run(
         [sys.executable, "-c", _READ, str(ROOT), page, str(folder)],
-        env=desk.environment(programs, found_wheels),
+        env=desk.environment(programs, folder, found_wheels),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

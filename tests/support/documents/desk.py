@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from ottla.spark.launch.java import java_home
+from ottla.spark.launch.launchers import cache_folder
 from tests.support.documents.blocks import ROOT
 from tests.support.documents.plan import PagePlan
 
@@ -26,8 +27,7 @@ _SKIPPED = shutil.ignore_patterns("__pycache__", "archive", "checkpoints")
 
 def find_uv() -> Path | None:
     """As the Makefile finds it."""
-    cache = Path(os.environ.get("OTTLA_CACHE") or Path.home() / ".cache" / "ottla")
-    for candidate in (shutil.which("uv"), cache / "uv" / "bin" / "uv"):
+    for candidate in (shutil.which("uv"), cache_folder() / "uv" / "bin" / "uv"):
         if candidate is not None and Path(candidate).is_file():
             return Path(candidate)
     return None
@@ -72,8 +72,8 @@ def empty_environment(uv: Path, folder: Path) -> Path:
     return folder / "bin"
 
 
-def environment(programs: Path, wheels: Path | None) -> dict[str, str]:
-    """Of this process, without what points to the checkout."""
+def environment(programs: Path, home: Path, wheels: Path | None) -> dict[str, str]:
+    """Of this process, without what points to the checkout; caches stay where they are."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -87,5 +87,13 @@ def environment(programs: Path, wheels: Path | None) -> dict[str, str]:
     ]
     path = os.pathsep.join([str(programs), *elsewhere])
     # A laptop's own name may not resolve in a network with nothing but a loopback interface.
-    found = {**kept, "PATH": path, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(java_home())}
+    found = {
+        **kept,
+        "PATH": path,
+        "HOME": str(home),
+        "OTTLA_CACHE": str(cache_folder()),
+        "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "JAVA_HOME": str(java_home()),
+    }
     return found if wheels is None else {**found, "UV_FIND_LINKS": str(wheels)}

@@ -105,8 +105,8 @@ PLANS: Mapping[str, PagePlan] = {
                 " | cut -d' ' -f2"
             )
         },
-        after=("test -s clicks.html", "test -d archive"),
-        copies=("examples",),
+        after=("test -s clicks.html", "test -s man/ottla-topics.1"),
+        copies=("examples", "tools"),
         needs_spark=True,
     ),
     "docs/client-suites.md": PagePlan(

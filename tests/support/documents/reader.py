@@ -30,6 +30,7 @@ SHOWN_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 90
 DOCUMENTED_PORTS = (2181, 9092, 9093, 9094)
 NO_NETWORK = 3
+INTERRUPTED = 130
 INSTALLERS = ("pip ", "make wheel")
 
 
@@ -65,7 +66,7 @@ class Reader:
             for terminal in reversed(self._running):
                 terminal.end()
         for terminal in self._running:
-            if terminal.code != 0:
+            if terminal.code not in (0, INTERRUPTED):
                 raise PageFailed(f"{terminal.text}: exit code {terminal.code} after Ctrl-C")
 
     def _commands(self, block: Block) -> list[Command]:
