@@ -16,6 +16,7 @@ from ottla.cli.options import (
     connect_admin,
     flag,
     run_async,
+    run_until_interrupted,
     topic_argument,
     topic_failure,
 )
@@ -108,7 +109,7 @@ def command(
         async with connect_admin(bootstrap_server, command_config) as admin:
             await _print_records(_batches(admin, wanted), line, max_messages)
 
-    run_async(work())
+    (run_until_interrupted if follow else run_async)(work())
 
 
 def parse_start(text: str) -> Start:
