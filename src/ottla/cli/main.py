@@ -11,6 +11,7 @@ from typing import NamedTuple, NoReturn
 import click
 
 from ottla import __version__
+from ottla.cli.hints import HintingGroup
 from ottla.cli.options import describe_error
 from ottla.errors import OttlaError
 
@@ -22,6 +23,8 @@ class _Entry(NamedTuple):
 
 COMMANDS = {
     "up": _Entry("up", "Start a cluster on this machine."),
+    "status": _Entry("status", "Show what runs of a cluster that `ottla up` started."),
+    "down": _Entry("down", "Stop a cluster that `ottla up` started."),
     "broker": _Entry("broker", "Run one broker from a server.properties file."),
     "zookeeper": _Entry(
         "zookeeper", "Serve a single-node metadata store over the ZooKeeper protocol."
@@ -54,7 +57,7 @@ FAILED = 1
 INTERRUPTED = 130
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(HintingGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

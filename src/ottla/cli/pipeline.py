@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.hints import HintingGroup
 from ottla.cli.options import BOOTSTRAP_VARIABLE, print_json
 from ottla.pipelines.spec import JOB_KINDS, Pipeline
 from ottla.pipelines.spec_keys import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.pipelines.report import PipelineReport
 
 
-@click.group("pipeline", help="Run data pipelines over topics, on Spark.")
+@click.group("pipeline", cls=HintingGroup, help="Run data pipelines over topics, on Spark.")
 def command() -> None:
     pass
 

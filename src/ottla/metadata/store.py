@@ -54,6 +54,19 @@ class ConnectionLossError(StoreError):
     code = -4
 
 
+class StoreUnreachableError(ConnectionLossError):
+    """There is no session yet: none of the servers that were named answers. The text says why."""
+
+    def __init__(self, servers: str, waited_ms: int, reason: str = "") -> None:
+        super().__init__(servers)
+        self._words = f"no ZooKeeper server answered at {servers} within {waited_ms / 1000:g} s"
+        if reason:
+            self._words += f": {reason}"
+
+    def __str__(self) -> str:
+        return self._words
+
+
 class MarshallingError(StoreError):
     code = -5
 

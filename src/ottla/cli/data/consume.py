@@ -17,6 +17,7 @@ from ottla.cli.options import (
     connect_admin,
     flag,
     run_async,
+    run_until_interrupted,
     topic_argument,
     topic_failure,
 )
@@ -128,7 +129,7 @@ def command(
             else:
                 await _read_as_member(admin, wanted, group, line)
 
-    run_async(work())
+    (run_until_interrupted if follow else run_async)(work())
 
 
 def check_group(partitions: tuple[int, ...], offset: str | None, since: str | None) -> None:

@@ -18,7 +18,6 @@ from ottla.metadata.store import (
     OPEN_ACL,
     SEQUENTIAL_MODES,
     Acl,
-    ConnectionLossError,
     Create,
     CreateMode,
     NodeExistsError,
@@ -29,6 +28,7 @@ from ottla.metadata.store import (
     SessionState,
     Stat,
     StoreError,
+    StoreUnreachableError,
     Watcher,
 )
 from ottla.runtime import Runtime
@@ -64,16 +64,16 @@ class ZooKeeperClient:
         ssl_context: ssl.SSLContext | None = None,
         connect_timeout_ms: int | None = None,
     ) -> ZooKeeperClient:
-        """A client with an open session; ConnectionLossError where no server answers in time."""
+        """A client with an open session; StoreUnreachableError where no server answers in time."""
         hosts, chroot_path = connect_strings.parse(connect_string)
         chroot = Chroot(chroot_path)
         session = ClientSession(
             runtime, hosts, chroot, session_timeout_ms, credentials, ssl_context
         )
         try:
-            await session.open(connect_timeout_ms or session_timeout_ms)
+            await session.open(waited_ms := connect_timeout_ms or session_timeout_ms)
         except TimeoutError:
-            raise ConnectionLossError(connect_string) from None
+            raise StoreUnreachableError(connect_string, waited_ms, session.last_failure) from None
         return cls(session, chroot)
 
     # --- the session ---
