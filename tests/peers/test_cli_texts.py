@@ -360,6 +360,7 @@ def test_reassignment(both: Both, kafka: ApacheKafka, plans: Plans) -> None:
         steps.append(alone("reassign", "--list"))
         steps.append(alone("reassign", f"--execute --reassignment-json-file {wrong}"))
         steps.append(alone("topics", "--describe --topic @-r"))
+        steps.append(alone("topics", "--describe --topic @-r --under-replicated-partitions"))
         steps.append(alone("configs", "--describe --topic @-r"))
         steps.append(alone("configs", "--describe --broker 2"))
         steps.append(alone("reassign", f"--cancel --reassignment-json-file {slow}"))
@@ -370,6 +371,7 @@ def test_reassignment(both: Both, kafka: ApacheKafka, plans: Plans) -> None:
         answers.append(steps)
     assert answers[0] == answers[1]
     assert "Adding Replicas: 2\tRemoving Replicas: 1" in answers[0][4].lines[1]
+    assert answers[0][5].lines == [], "a replica on its way in is not missed"
     # A broker takes over that its throttles are gone when it is told.
     both.settled("configs", "--describe --broker 2", lambda lines: len(lines) == 1)
     assert "rather than" in both("reassign", f"--verify --reassignment-json-file {wrong}").lines[1]
