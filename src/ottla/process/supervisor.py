@@ -170,6 +170,9 @@ def _claim(options: UpOptions) -> HeldLock:
 def _run_children(options: UpOptions) -> int:
     import ottla.process.node  # noqa: F401  (imported before the forks: children share it)
 
+    # Some starters ignore it, and so would this process: children would be gone before they are
+    # waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     watched = {signal.SIGCHLD, *stop_signals()}
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     pipes = _Pipes()
@@ -236,7 +239,11 @@ def _store_main(options: UpOptions, pipes: _Pipes) -> None:
 
     async def main() -> None:
         server = ZooKeeperServer(
-            system_runtime(), store_folder(options.data), host=HOST, port=options.zookeeper_port
+            system_runtime(),
+            store_folder(options.data),
+            host=HOST,
+            port=options.zookeeper_port,
+            on_failure=partial(_end_at_once, None),
         )
         await server.start()
         os.write(pipes.ready_write, b"+")
@@ -285,7 +292,11 @@ def _run_alone(options: UpOptions) -> int:
     async def main() -> None:
         runtime = system_runtime()
         store = ZooKeeperServer(
-            runtime, store_folder(options.data), host=HOST, port=options.zookeeper_port
+            runtime,
+            store_folder(options.data),
+            host=HOST,
+            port=options.zookeeper_port,
+            on_failure=partial(_end_at_once, pid_file),
         )
         await store.start()
         config = BrokerConfig.from_file(config_path(options.data, 0))
@@ -332,6 +343,15 @@ async def _asked_to_leave(parent_gone: asyncio.Future[None]) -> bool:
     """True for a broker that leaves alone; with every broker going nobody could take over."""
     await asyncio.wait((_terminated(), parent_gone), return_when=asyncio.FIRST_COMPLETED)
     return not parent_gone.done()
+
+
+def _end_at_once(pid_file: Path | None, failure: OttlaError) -> None:
+    """A store that cannot write answers nobody any more, so an orderly stop would wait for ever.
+    What it promised is on disk, and brokers recover as after a `kill -9`."""
+    _say(f"{STORE}: {failure}")
+    if pid_file is not None:
+        remove_pid(pid_file, os.getpid())
+    os._exit(1)
 
 
 async def _store_unneeded(pipes: _Pipes) -> None:
