@@ -261,8 +261,20 @@ def test_a_store_that_cannot_write_ends_with_one_line(tmp_path: Path, brokers: i
         "from ottla.cli.main import main; main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", limited, "up", "--brokers", str(brokers), "--port", str(port)]
-        + ["--zookeeper-port", str(port + brokers), "--data", str(data)],
+        [
+            sys.executable,
+            "-c",
+            limited,
+            "up",
+            "--brokers",
+            str(brokers),
+            "--port",
+            str(port),
+            "--zookeeper-port",
+            str(port + brokers),
+            "--data",
+            str(data),
+        ],
         capture_output=True,
         text=True,
         timeout=60,
@@ -281,8 +293,20 @@ def test_started_by_somebody_who_ignores_the_end_of_children(tmp_path: Path) -> 
         "os.execv(sys.executable, [sys.executable, '-m', 'ottla', *sys.argv[1:]])"
     )
     up = subprocess.Popen(
-        [sys.executable, "-c", ignoring, "up", "--brokers", "2", "--port", str(port)]
-        + ["--zookeeper-port", str(port + 2), "--data", str(tmp_path / "data")],
+        [
+            sys.executable,
+            "-c",
+            ignoring,
+            "up",
+            "--brokers",
+            "2",
+            "--port",
+            str(port),
+            "--zookeeper-port",
+            str(port + 2),
+            "--data",
+            str(tmp_path / "data"),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
