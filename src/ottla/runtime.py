@@ -97,13 +97,13 @@ class DirInUse(OttlaError):
     def __init__(self, folder: Path, holder: int = 0) -> None:
         self.folder = folder
         self.holder = holder
-        who = "this process" if holder == os.getpid() else f"process {holder}"
-        advice = f"stop it first (kill {holder})" if holder else "stop it first"
-        super().__init__(
-            f"Failed to acquire lock on file {LOCK_FILE} in {folder}: "
-            f"{who if holder else 'another process'} is using this folder; {advice} or use "
-            "another folder"
-        )
+        if holder == os.getpid():
+            text = "this process uses this folder already, perhaps by another name: name it once"
+        else:
+            who = f"process {holder}" if holder else "another process"
+            advice = f"stop it first (kill {holder})" if holder else "stop it first"
+            text = f"{who} is using this folder; {advice} or use another folder"
+        super().__init__(f"Failed to acquire lock on file {LOCK_FILE} in {folder}: {text}")
 
 
 class HeldLock(Protocol):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 from ottla.process.data_folder import config_path, logs_folder, store_folder
 from ottla.process.stop_signals import stop_signals
@@ -58,21 +60,17 @@ def store_main(options: UpOptions, pipes: Pipes) -> None:
     from ottla.zk.server.server import ZooKeeperServer
 
     async def main() -> None:
-        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         server = ZooKeeperServer(
             system_runtime(),
             store_folder(options.data),
             host=options.host,
             port=options.zookeeper_port,
-            on_failure=lambda failure: _fail(failed, failure),
+            on_failure=end_at_once,
         )
         await server.start()
         pipes.say_ready(options)
-        unneeded = asyncio.ensure_future(_store_unneeded(pipes))
-        await asyncio.wait((unneeded, failed), return_when=asyncio.FIRST_COMPLETED)
+        await _store_unneeded(pipes)
         await server.stop()
-        if failed.done():
-            failed.result()
 
     run_loop(STORE, options, main())
 
@@ -103,7 +101,10 @@ def broker_main(options: UpOptions, broker_id: int, pipes: Pipes) -> None:
 
 
 async def serve_alone(
-    options: UpOptions, ready: Callable[[], None], stopping: Callable[[], None]
+    options: UpOptions,
+    ready: Callable[[], None],
+    stopping: Callable[[], None],
+    store_failed: Callable[[Exception], None],
 ) -> None:
     """One broker needs no second process: store and broker share one event loop. The broker's
     session is one of this process, which ends with it: after `kill -9` nobody waits for it."""
@@ -116,13 +117,12 @@ async def serve_alone(
     runtime = system_runtime()
     config = BrokerConfig.from_file(config_path(options.data, 0))
     schedule_as_told(config)
-    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     store = ZooKeeperServer(
         runtime,
         store_folder(options.data),
         host=options.host,
         port=options.zookeeper_port,
-        on_failure=lambda failure: _fail(failed, failure),
+        on_failure=store_failed,
     )
     await store.start()
     # A --set may name another store, or a chroot in this one.
@@ -133,11 +133,8 @@ async def serve_alone(
         asyncio.get_running_loop().add_signal_handler(stop_signal, stop.set)
 
     async def nobody_takes_over() -> bool:
-        asked = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
-        if not failed.done():
-            stopping()
+        await stop.wait()
+        stopping()
         return False
 
     try:
@@ -146,8 +143,14 @@ async def serve_alone(
         await serve_until(node, nobody_takes_over())
     finally:
         await store.stop()
-    if failed.done():
-        failed.result()
+
+
+def end_at_once(failure: Exception) -> NoReturn:
+    """A store that cannot write answers nobody any more, so an orderly stop would wait forever.
+    What it promised is on disk, and brokers recover as after a `kill -9`."""
+    with contextlib.suppress(OSError):
+        print(f"{STORE}: {failure}", file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def run_loop(name: str, options: UpOptions, main: Coroutine[Any, Any, None]) -> None:
@@ -170,7 +173,7 @@ async def _asked_to_leave(parent_gone: asyncio.Future[None]) -> bool:
 async def _store_unneeded(pipes: Pipes) -> None:
     """The store outlives the brokers: they close their sessions in it when they stop. It goes when
     the parent says so, or when the parent and all brokers are gone; of a broker that stands still
-    it does not take notice for ever."""
+    it does not take notice forever."""
     nobody_left = _end_of(pipes.store_users_read)
     await asyncio.wait(
         (terminated := _terminated(), nobody_left, parent_gone := _end_of(pipes.lifeline_read)),
@@ -205,9 +208,3 @@ def _end_of(pipe: int) -> asyncio.Future[None]:
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _fail(future: asyncio.Future[None], failure: Exception) -> None:
-    if not future.done():
-        future.set_exception(failure)
-        future.exception()  # retrieved: whoever waits for it may be gone already

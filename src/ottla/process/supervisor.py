@@ -97,10 +97,17 @@ def _run_alone(options: UpOptions, background: Background | None) -> int:
             background.tell_ready()
             leave_stderr()
 
+    def store_failed(failure: Exception) -> None:
+        remove_pid(pid_file, os.getpid())
+        state_path(options.data).unlink(missing_ok=True)
+        inside.end_at_once(failure)
+
     write_pid(pid_file, os.getpid())
     try:
         inside.run_loop(
-            "broker-0", options, inside.serve_alone(options, ready, lambda: say("stopping"))
+            "broker-0",
+            options,
+            inside.serve_alone(options, ready, lambda: say("stopping"), store_failed),
         )
     finally:
         remove_pid(pid_file, os.getpid())
@@ -140,6 +147,9 @@ class _Processes:
     def run(self) -> int:
         import ottla.process.node  # noqa: F401  (imported before the forks: children share it)
 
+        # Some starters ignore it, and so would this process: children would be gone before they
+        # are waited for.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # The alarm says that somebody is to be started again.
         watched = {signal.SIGCHLD, signal.SIGALRM, *self._stop_signals}
         signal.pthread_sigmask(signal.SIG_BLOCK, watched)
