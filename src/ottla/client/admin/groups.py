@@ -34,7 +34,6 @@ _GROUP_KEY = 0
 # FindCoordinator v4 and OffsetFetch v8 ask for several groups at once, in other fields.
 _FIND_MAX_VERSION = 3
 _OFFSET_FETCH_VERSIONS = (2, 7)
-_STABLE_OFFSET_FETCH_VERSION = 7
 _STATES_FROM_VERSION = 4
 _COMMIT_VERSIONS = (2, 8)
 # Of a commit by somebody who is not a member.
@@ -129,17 +128,14 @@ class GroupAdmin:
         committed = await self.committed(group_id)
         return {partition: entry.offset for partition, entry in committed.items()}
 
-    async def committed(
-        self, group_id: str, *, stable: bool = False
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """As `committed_offsets`, with what was noted beside them. With `stable` raises
-        UNSTABLE_OFFSET_COMMIT where a transaction under way holds newer ones (KIP-447)."""
+    async def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """As `committed_offsets`, with what was noted beside them."""
         low, high = _OFFSET_FETCH_VERSIONS
         answer, _ = await self._to_coordinator(
             group_id,
-            m.OffsetFetchRequest(group_id=group_id, topics=None, require_stable=stable),
+            m.OffsetFetchRequest(group_id=group_id, topics=None),
             lambda answer: answer.error_code,
-            versions=(_STABLE_OFFSET_FETCH_VERSION if stable else low, high),
+            versions=(low, high),
         )
         _raise_code(answer.error_code)
         found = {}
