@@ -23,9 +23,12 @@ from ottla.spark.launch.java import java_home
 from ottla.spark.launch.session import missing_reason
 from ottla.testing.cluster import Cluster, free_ports
 from tests.support.judges import need
-from tests.support.spark.pipeline_helpers import DEADLINE_S, read_topic
+from tests.support.spark.pipeline_helpers import read_topic
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+# Five JVMs start here: on a busy machine that takes minutes. Every wait ends early when a process
+# has, so that nothing but slowness takes the time.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+DEADLINE_S = 500
 
 HOST = "127.0.0.1"
 MASTER = "org.apache.spark.deploy.master.Master"
@@ -57,9 +60,10 @@ def server(log, *arguments):
             process.wait()
 
 
-def wait_until(condition, words):
+def wait_until(condition, processes, words):
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
+        assert all(process.poll() is None for process in processes), words()
         assert time.monotonic() < deadline, words()
         time.sleep(0.2)
 
@@ -68,15 +72,14 @@ def start_spark(stack, tmp_path):
     port = free_ports(1)
     log = tmp_path / "master.log"
     address = ("--host", HOST, "--port", str(port), "--webui-port", "0")
-    stack.enter_context(server(log, MASTER, *address))
-    wait_until(lambda: "I have been elected leader" in log.read_text(), log.read_text)
+    servers = [stack.enter_context(server(log, MASTER, *address))]
+    wait_until(lambda: "I have been elected leader" in log.read_text(), servers, log.read_text)
     url = f"spark://{HOST}:{port}"
     for number in range(2):
         size = ("--cores", "1", "--memory", "700m", "--work-dir", str(tmp_path / f"work-{number}"))
-        stack.enter_context(
-            server(tmp_path / f"worker-{number}.log", WORKER, *address[:2], *size, url)
-        )
-    wait_until(lambda: log.read_text().count("Registering worker") == 2, log.read_text)
+        out = tmp_path / f"worker-{number}.log"
+        servers.append(stack.enter_context(server(out, WORKER, *address[:2], *size, url)))
+    wait_until(lambda: log.read_text().count("Registering worker") == 2, servers, log.read_text)
     return url
 
 
@@ -94,6 +97,7 @@ def test_a_pipeline_on_a_standalone_cluster_ends_at_ctrl_c(tmp_path):
     file.write_text(
         f"""
         name: numbers
+        stop_timeout: {DEADLINE_S} seconds
         spark:
           spark.executorEnv.PYTHONPATH: {poison.parent}
           spark.executor.memory: 512m
@@ -113,10 +117,12 @@ def test_a_pipeline_on_a_standalone_cluster_ends_at_ctrl_c(tmp_path):
         report = run_until_interrupted(file, url, servers, tmp_path)
         assert [job["state"] for job in report["jobs"]] == ["stopped", "stopped"]
         values = sorted(int(m.value()) for m in read_topic(servers, "numbers"))
-        ingested = report["jobs"][0]["rows_in"]
-        assert values[:ingested] == list(range(ingested)) and ingested >= 100
+        ingested, archived_rows = report["jobs"]
         # A task of the batch that the stop cut off may have come to its end.
-        assert len(set(values)) == len(values) == report["jobs"][1]["rows_in"]
+        count = ingested["rows_in"]
+        assert values[:count] == list(range(count)) and count >= 100
+        assert len(set(values)) == len(values) == ingested["rows_out"]
+        assert archived_rows["rows_in"] == archived_rows["rows_out"] == len(values)
         for number in range(2):
             assert list((tmp_path / f"work-{number}").glob("app-*/*/stderr")), "both worked"
     assert archived(tmp_path / "archive") == values
@@ -130,15 +136,14 @@ def run_until_interrupted(file, url, servers, tmp_path):
     with errors.open("w") as err, (tmp_path / "ottla.out").open("w+") as out:
         process = subprocess.Popen(command, stdout=out, stderr=err, env=environment, cwd=tmp_path)
         try:
-            wait_until(lambda: "/metrics" in errors.read_text(), errors.read_text)
+            wait_until(lambda: "/metrics" in errors.read_text(), [process], errors.read_text)
             page = re.search(r"http://\S+/metrics", errors.read_text())[0]
 
             def archived_enough():
-                assert process.poll() is None, errors.read_text()
                 with urllib.request.urlopen(page, timeout=10) as answer:
                     return rows_of(answer.read().decode(), "archive-numbers") >= 100
 
-            wait_until(archived_enough, errors.read_text)
+            wait_until(archived_enough, [process], errors.read_text)
             process.send_signal(signal.SIGINT)
             assert process.wait(DEADLINE_S) == 0, errors.read_text()
         finally:

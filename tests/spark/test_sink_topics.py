@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer
 
+from ottla.pipelines.noted_rows import Note, fence, read_notes, rows_beyond
+from ottla.pipelines.topics import with_admin
 from ottla.spark.errors import SourceError
 from ottla.spark.sink.work import Work
 from ottla.testing.cluster import Cluster
@@ -146,6 +148,36 @@ def test_an_older_attempt_cannot_commit_any_more(topics, client, query):
         topics.write(Work(query, 0, 0), overtaken(), client, topic=name)
     other.close()
     assert topics.values(subscribe=name, **COMMITTED) == HUNDRED
+
+
+def test_a_query_that_was_stopped_counts_what_is_there_and_ends_the_rest(topics, client, query):
+    """A task that goes on after the stop commits no more; what others have written is counted."""
+    name = topics.create(partitions=2)
+
+    def notes():
+        return with_admin(topics.servers, {}, lambda admin: read_notes(admin, query))
+
+    assert notes() == {}
+    for task in (0, 1):
+        topics.write(Work(query, 4, task), iter([rows(HUNDRED)]), client, topic=name)
+    topics.write(Work(query, 5, 0), iter([rows(HUNDRED[:7])]), client, topic=name)
+    topics.write(Work(query, 5, 2), iter([rows(HUNDRED[:3])]), client, topic=name)
+    assert notes() == {0: Note(5, 7), 1: Note(4, 100), 2: Note(5, 3)}
+
+    def stopped():
+        yield rows(HUNDRED)
+        with_admin(topics.servers, {}, lambda admin: fence(admin, query, range(3)))
+
+    with pytest.raises(SourceError):
+        topics.write(Work(query, 5, 1), stopped(), client, topic=name)
+    assert rows_beyond(notes(), 4) == 10
+    assert len(topics.values(subscribe=name, **COMMITTED)) == 210
+    # The next run does the batch again: only the task that was stopped has something to write.
+    redone = [
+        topics.write(Work(query, 5, task), iter([rows(HUNDRED[:count])]), client, topic=name)
+        for task, count in enumerate((7, 100, 3))
+    ]
+    assert redone == [0, 100, 0]
 
 
 def test_at_least_once_needs_no_transaction(topics, client, query):

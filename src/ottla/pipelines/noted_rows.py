@@ -4,30 +4,31 @@ Every task of the exactly-once sink notes the number of its micro-batch and its 
 the rows themselves (`ottla.spark.sink.transactions`). A stop may come when some tasks of a batch
 are done and others are not. What they have written is in the topic, and the next run, which does
 that batch again, does not write it again: both runs count what they themselves have written.
+
+A task that Spark has given up may still be at work in its Python process, and commit when nobody
+expects it. Fencing its transactional id puts an end to that, and lets readers pass at once instead
+of when the transaction has timed out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.admin.groups import CommittedOffset, GroupAdmin
-from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines import topics
 from ottla.pipelines.files import FileStore
-from ottla.spark.sink.transactions import sink_group
-from ottla.types import TopicPartition
+from ottla.spark.sink.transactions import Transaction, sink_group, transactional_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ottla.client.admin.client import Admin
 
-# A task that is just being stopped may still commit; one that was killed never will.
-_SETTLE_S = 2.0
-_PAUSE_S = 0.05
+_FENCE_TIMEOUT_MS = 30_000
+_AT_ONCE = 32
 
 
 class Note(NamedTuple):
@@ -71,9 +72,23 @@ class NotedRows:
         """Rows in the topic of batches after this one."""
 
         async def ask(admin: Admin) -> dict[int, Note]:
-            return await _notes(admin, sink_group(query_id))
+            return await read_notes(admin, query_id)
 
         return rows_beyond(topics.with_admin(self._servers, self._kafka, ask), batch_id)
+
+    def end(self, query_id: str) -> None:
+        """No task of a query that was stopped in the middle of a batch commits any more."""
+        # More are not at work at once; those that have written before may be others.
+        tasks = max(
+            self._spark.sparkContext.defaultParallelism,
+            int(self._spark.conf.get("spark.sql.shuffle.partitions") or 0),
+        )
+
+        async def ask(admin: Admin) -> None:
+            noted = await read_notes(admin, query_id)
+            await fence(admin, query_id, {*noted, *range(tasks)})
+
+        topics.with_admin(self._servers, self._kafka, ask)
 
     def left_behind(self, checkpoint: str) -> tuple[int, int]:
         """The last batch that the checkpoint knows as done (-1: none), and the rows that tasks of
@@ -87,29 +102,30 @@ class NotedRows:
         return last, self.beyond(str(json.loads(files.read_text(identity))["id"]), last)
 
 
-async def _notes(admin: Admin, group: str) -> dict[int, Note]:
+async def read_notes(admin: Admin, query_id: str) -> dict[int, Note]:
+    group = sink_group(query_id)
     groups = GroupAdmin(admin.cluster)
     names = [listing.group_id for listing in await groups.list_groups()]
     mine = [n for n in names if n == group or n.removeprefix(f"{group}-").isdecimal()]
     committed: dict[str, dict[int, CommittedOffset]] = {}
     for name in mine:
-        offsets = await _settled(groups, name)
-        committed[name] = {
-            place.partition: offset
-            for place, offset in sorted(offsets.items(), key=lambda item: item[1].offset)
-        }
+        # Of several topics the highest number: the last of two equal keys stays.
+        offsets = sorted((await groups.committed(name)).items(), key=lambda item: item[1].offset)
+        committed[name] = {place.partition: offset for place, offset in offsets}
     return merge_notes(group, committed)
 
 
-async def _settled(groups: GroupAdmin, name: str) -> Mapping[TopicPartition, CommittedOffset]:
-    """Waits a little for transactions that are just being committed."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _SETTLE_S
-    while loop.time() < deadline:
-        try:
-            return await groups.committed(name, stable=True)
-        except KafkaError as error:
-            if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                raise
-        await asyncio.sleep(_PAUSE_S)
-    return await groups.committed(name)
+async def fence(admin: Admin, query_id: str, tasks: Iterable[int]) -> None:
+    """Aborts what the tasks have open; they cannot commit it any more."""
+    waiting = [
+        Transaction(
+            admin.cluster,
+            transactional_id(query_id, task),
+            timeout_ms=_FENCE_TIMEOUT_MS,
+            lifetime_ms=_FENCE_TIMEOUT_MS,
+        )
+        for task in sorted(tasks)
+    ]
+    while waiting:
+        some, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+        await asyncio.gather(*(transaction.begin() for transaction in some))

@@ -239,8 +239,12 @@ class StreamRun:
         last = max(self.progress.last_batch, self._last_before)
         if last > self._last_before:
             self._unfinished = 0
+        query_id = str(self._query.id)
         try:
-            self._unfinished = noted.beyond(str(self._query.id), last)
+            # A batch may have been under way.
+            if self.state != FINISHED:
+                noted.end(query_id)
+            self._unfinished = noted.beyond(query_id, last)
         except OttlaError as error:
             self._notes.append(f"rows out are those of whole batches: {error}")
 

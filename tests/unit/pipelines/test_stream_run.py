@@ -217,6 +217,9 @@ class Noted:
     def __init__(self, last, before, after):
         self.last, self.before, self.after = last, before, after
 
+    def end(self, query_id):
+        self.ended = query_id
+
     def left_behind(self, checkpoint):
         return self.last, self.before
 
@@ -249,6 +252,17 @@ def test_rows_out_are_those_in_the_topic(noted, told, rows_out):
     run.stop(60.0, threading.Event())
     assert run.report().rows_out == rows_out
     assert bool(run.report().notes) == isinstance(noted.after, OttlaError)
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+def test_tasks_of_a_query_that_was_stopped_are_ended(is_active):
+    noted = Noted(-1, 0, {})
+    query = FakeQuery(active=is_active)
+    query.id = "q"
+    run = stream_run([query], FakeClock(), noted=noted)
+    run.stop(60.0, threading.Event())
+    assert run.state == ("stopped" if is_active else "finished")
+    assert getattr(noted, "ended", None) == ("q" if is_active else None)
 
 
 def test_what_fails_afterwards_is_told():

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 # OffsetFetch v8 asks for several groups at once, in other fields.
 _OFFSET_FETCH_VERSIONS = (2, 7)
-_STABLE_OFFSET_FETCH_VERSION = 7
 _STATES_FROM_VERSION = 4
 _COMMIT_VERSIONS = (2, 8)
 # Of a commit by somebody who is not a member.
@@ -122,17 +121,14 @@ class GroupAdmin:
         committed = await self.committed(group_id)
         return {partition: entry.offset for partition, entry in committed.items()}
 
-    async def committed(
-        self, group_id: str, *, stable: bool = False
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """As `committed_offsets`, with what was noted beside them. With `stable` raises
-        UNSTABLE_OFFSET_COMMIT where a transaction under way holds newer ones (KIP-447)."""
+    async def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """As `committed_offsets`, with what was noted beside them."""
         low, high = _OFFSET_FETCH_VERSIONS
         answer, _ = await self._coordinators.send(
             group_id,
-            m.OffsetFetchRequest(group_id=group_id, topics=None, require_stable=stable),
+            m.OffsetFetchRequest(group_id=group_id, topics=None),
             lambda answer: answer.error_code,
-            versions=(_STABLE_OFFSET_FETCH_VERSION if stable else low, high),
+            versions=(low, high),
         )
         _raise_code(answer.error_code)
         found = {}
