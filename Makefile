@@ -60,9 +60,10 @@ peers: setup
 demo: setup
 	$(BIN)/python tools/demo.py $(if $(KEEP),--keep)
 
-# Several hours on two cores; each run writes its page in docs/campaigns.
+# Several hours on two cores; each run writes its page in docs/campaigns. Hypothesis marks its tests
+# itself; here they draw new examples.
 campaign: setup peers
-	$(BIN)/pytest -m campaign -s
+	$(BIN)/pytest -m "campaign or hypothesis" -s
 
 # Everything that make setup made in the checkout.
 clean:

@@ -13,16 +13,25 @@ from tests.support.documents.plan import left_out
 # there inherits that: tests that press Ctrl-C would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The same examples in every run: what fails here fails again. New examples are for the campaign.
+# The same examples in every run: what fails here fails again. New examples are for the campaign,
+# which prints how to repeat one that fails.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.register_profile("campaign", deadline=None, max_examples=2000)
-settings.load_profile("repeatable")
+settings.register_profile("campaign", deadline=None, max_examples=2000, print_blob=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test is imported: a test's own settings start from the profile in force."""
+    settings.load_profile("campaign" if _is_campaign(config) else "repeatable")
+
+
+def _is_campaign(config: pytest.Config) -> bool:
+    return "campaign" in config.getoption("-m")
 
 
 @pytest.fixture
 def campaign(request: pytest.FixtureRequest) -> None:
     """For tests marked with `campaign`: `make test` has no time for them."""
-    if "campaign" not in request.config.getoption("-m"):
+    if not _is_campaign(request.config):
         pytest.skip("runs with -m campaign")
 
 

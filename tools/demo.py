@@ -222,7 +222,7 @@ def drive(
             raise DemoFailed("; ".join(run.report().lines()))
         view.update(run.streams)
         story.note_speeds(run)
-        is_warm = produced.files == 0 or all(s.progress.rows for s in run.streams)
+        is_warm = produced.files == 0 or all(s.progress.rows_in for s in run.streams)
         if is_warm and produced.files < FILES and time.monotonic() >= next_file_s:
             next_file_s = time.monotonic() + FILE_EVERY_S
             produced.write_file(folder)
@@ -234,7 +234,7 @@ def drive(
 
 
 def all_read(run: PipelineRun, produced: Produced) -> bool:
-    return run.streams[0].progress.rows >= len(produced.clicks)
+    return run.streams[0].progress.rows_in >= len(produced.clicks)
 
 
 def grow(cluster: ProcessCluster, story: Story) -> None:

@@ -97,13 +97,13 @@ class DirInUse(OttlaError):
     def __init__(self, folder: Path, holder: int = 0) -> None:
         self.folder = folder
         self.holder = holder
-        who = "this process" if holder == os.getpid() else f"process {holder}"
-        advice = f"stop it first (kill {holder})" if holder else "stop it first"
-        super().__init__(
-            f"Failed to acquire lock on file {LOCK_FILE} in {folder}: "
-            f"{who if holder else 'another process'} is using this folder; {advice} or use "
-            "another folder"
-        )
+        if holder == os.getpid():
+            text = "this process uses this folder already, perhaps by another name: name it once"
+        else:
+            who = f"process {holder}" if holder else "another process"
+            advice = f"stop it first (kill {holder})" if holder else "stop it first"
+            text = f"{who} is using this folder; {advice} or use another folder"
+        super().__init__(f"Failed to acquire lock on file {LOCK_FILE} in {folder}: {text}")
 
 
 class HeldLock(Protocol):
@@ -283,19 +283,48 @@ class FolderLock:
             self._fd = -1
 
 
+def folder_holder(folder: Path) -> int | None:
+    """Who has a folder's lock: None for nobody, 0 where nobody can tell. For processes that have no
+    lock of their own there: looking would give it up."""
+    try:
+        fd = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        if _TELLS_HOLDERS:
+            # Asked without taking it: whoever starts at this moment must not find it taken.
+            return _lock_holder(fd) if _is_locked(fd) else None
+        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return _lock_holder(fd)
+    finally:
+        os.close(fd)
+    return None
+
+
 _FLOCK = "hhqqi4x"  # struct flock of Linux on 64 bits: type, whence, start, length, pid
+_TELLS_HOLDERS = sys.platform == "linux" and struct.calcsize("P") == 8
 
 
 def _lock_holder(fd: int) -> int:
     """The pid of whoever has the lock, from the system: a Java broker writes none into the file,
     and what stands there may be an older one's."""
-    if sys.platform == "linux" and struct.calcsize("P") == 8:
-        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    if _TELLS_HOLDERS:
+        kind, pid = _ask_for_lock(fd)
         # In another container it has no pid that means anything here.
         return pid if kind != fcntl.F_UNLCK and pid > 0 else 0
     written = os.pread(fd, 20, 0).strip()
     return int(written) if written.isdigit() else 0
+
+
+def _is_locked(fd: int) -> bool:
+    return _ask_for_lock(fd)[0] != fcntl.F_UNLCK
+
+
+def _ask_for_lock(fd: int) -> tuple[int, int]:
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    return kind, pid
 
 
 # Above this, one commit of the whole file system is cheaper than a commit for each file.

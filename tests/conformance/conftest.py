@@ -5,21 +5,24 @@ from __future__ import annotations
 import pytest
 
 from ottla.testing.java import ApacheZooKeeper, missing_reason
-from tests.support.conformance.store_backends import make_backend
+from tests.support.conformance.store_backends import APACHE_FLAGS, make_backend
 from tests.support.judges import need
+
+# The jars each Apache ZooKeeper comes out of: 3.5.9 is the one that Apache Kafka 2.8.2 ships.
+APACHE_JARS = {"apache": "zookeeper-3.8", "apache-3.5.9": "kafka-2.8.2"}
 
 
 @pytest.fixture(scope="package")
 def apache():
-    started = []
+    started = {}
 
-    def start():
-        if not started:
-            started.append(ApacheZooKeeper().start())
-        return started[0]
+    def start(jars):
+        if jars not in started:
+            started[jars] = ApacheZooKeeper(jars, flags=APACHE_FLAGS).start()
+        return started[jars]
 
     yield start
-    for server in started:
+    for server in started.values():
         server.stop()
 
 
@@ -30,14 +33,17 @@ def apache():
         "server",
         "chroot",
         pytest.param("apache", marks=pytest.mark.peers),
+        pytest.param("apache-3.5.9", marks=pytest.mark.peers),
     ]
 )
 async def backend(request, tmp_path, apache):
     server = None
-    if request.param == "apache":
-        need(missing_reason("zookeeper-3.8"))
-        server = apache()
+    if request.param in APACHE_JARS:
+        jars = APACHE_JARS[request.param]
+        need(missing_reason(jars))
+        server = apache(jars)
     made = await make_backend(request.param, tmp_path / "store", server)
+    made.name = request.param
     yield made
     await made.stop()
 

@@ -19,7 +19,7 @@ from ottla.metadata.store import (
     StoreError,
 )
 from ottla.runtime import system_runtime
-from ottla.testing.java import ApacheZooKeeper, missing_reason
+from ottla.testing.java import missing_reason
 from ottla.zk import jute
 from ottla.zk.client.store import ZooKeeperClient
 from tests.support.judges import need
@@ -190,22 +190,21 @@ async def test_a_watch_flag_in_a_multi_read_is_ignored(store, other):
 
 
 @pytest.mark.peers
-async def test_a_server_that_does_not_know_multi_read():
+async def test_a_server_that_does_not_know_multi_read(apache):
     """ZooKeeper 3.5.9 answers Unimplemented and hangs up: asked once, and nobody loses a read."""
     need(missing_reason("kafka-2.8.2"))
-    with ApacheZooKeeper("kafka-2.8.2") as old:
-        store = await ZooKeeperClient.connect(system_runtime(), old.address)
-        states: list[SessionState] = []
-        store.add_session_listener(states.append)
-        await store.create("/a", b"x")
-        asks = [lambda path=path: store.get(path) for path in ("/a", "/none", "/a")]
-        asks.append(lambda: store.children("/a"))
-        for _ in range(2):
-            answers = await together(asks)
-            assert [answers[0][0], answers[2][0], answers[3]] == [b"x", b"x", []]
-            assert answers[1] == (NoNodeError, "/none")
-        assert states == []
-        store._session.connection.abort()  # type: ignore[union-attr]
-        assert (await store.get("/a"))[0] == b"x"
-        assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
-        await store.close()
+    store = await ZooKeeperClient.connect(system_runtime(), apache("kafka-2.8.2").address)
+    states: list[SessionState] = []
+    store.add_session_listener(states.append)
+    await store.create("/a", b"x")
+    asks = [lambda path=path: store.get(path) for path in ("/a", "/none", "/a")]
+    asks.append(lambda: store.children("/a"))
+    for _ in range(2):
+        answers = await together(asks)
+        assert [answers[0][0], answers[2][0], answers[3]] == [b"x", b"x", []]
+        assert answers[1] == (NoNodeError, "/none")
+    assert states == []
+    store._session.connection.abort()  # type: ignore[union-attr]
+    assert (await store.get("/a"))[0] == b"x"
+    assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+    await store.close()

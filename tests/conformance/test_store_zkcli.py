@@ -8,6 +8,7 @@ import pytest
 
 from ottla.runtime import system_runtime
 from ottla.testing import java
+from ottla.zk.server.options import StoreOptions
 from ottla.zk.server.server import ZooKeeperServer
 from tests.support.judges import need
 
@@ -19,7 +20,8 @@ SHELL = "org.apache.zookeeper.ZooKeeperMain"
 @pytest.fixture
 async def server(tmp_path):
     need(java.missing_reason("zookeeper-3.8"))
-    made = ZooKeeperServer(system_runtime(), tmp_path)
+    options = StoreOptions(extended_types=True, super_digest="super:lK75jTNcA+U9vtVEw5vB51mj/w4=")
+    made = ZooKeeperServer(system_runtime(), tmp_path, options=options)
     await made.start()
     yield made
     await made.stop()
@@ -41,6 +43,14 @@ async def test_zkcli_creates_reads_changes_and_deletes(server):
         "addauth digest u:p",
         "create /mine z auth::cdrwa",
         "getAcl /mine",
+        "create /closed z digest:v:x:r",
+        "get /closed",
+        "create -t 60000 /mortal z",
+        "create -s -t 60000 /mortal- z",
+        "create -t 0 /never z",
+        "addauth digest super:secret",
+        "set /closed opened",
+        "get /closed",
         "delete /a",
         "deleteall /a",
         "ls /",
@@ -70,8 +80,12 @@ async def test_zkcli_creates_reads_changes_and_deletes(server):
         "'world,'anyone\n",
         "'digest,'u:",
         "Node not empty: /a\n",
-        "[box, eph, mine, zookeeper]\n",
+        "[box, closed, eph, mine, mortal, mortal-0000000006, zookeeper]\n",
+        "Insufficient permission : /closed\n",
+        "Created /mortal\n",
+        "opened\n",
         "digest: u\n",
+        "super: \n",
     ):
         assert expected in said, said
     assert "late" not in said.replace("set -v 0 /a late", "")

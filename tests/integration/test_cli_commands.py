@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,6 +125,54 @@ def test_many_topics_are_waited_for(ottla: Cli, running: Cluster) -> None:
     for address in running.bootstrap_servers.split(","):
         assert cli_main.run(["topics", "--bootstrap-server", address, "--list"]) == 0
         assert not any(name.startswith("wait-") for name in ottla("topics", "--list"))
+
+
+class Terminal:
+    """A command whose input and errors are a terminal; `until` gives what it has shown."""
+
+    def __init__(self, *words: str) -> None:
+        self._fd, its_end = pty.openpty()
+        self.process = subprocess.Popen(
+            [*COMMAND, *words],
+            stdin=its_end, stderr=its_end, stdout=subprocess.DEVNULL, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        os.close(its_end)
+
+    def until(self, text: str) -> str:
+        shown = ""
+        while text not in shown:
+            ready, _, _ = select.select([self._fd], [], [], WAIT_S)
+            assert ready, f"only this came: {shown}"
+            shown += os.read(self._fd, 1000).decode()
+        return shown.replace("\r", "")
+
+    def type(self, keys: bytes) -> int:
+        os.write(self._fd, keys)
+        code = self.process.wait(WAIT_S)
+        os.close(self._fd)
+        return code
+
+    def interrupt(self) -> int:
+        """Ctrl-C; once more where it fell between the prompt and the read that follows it, one
+        call of Python's in which a signal is not noticed."""
+        os.write(self._fd, b"\x03")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(2)
+        return self.type(b"\x03" if self.process.poll() is None else b"")
+
+
+def test_a_deletion_by_pattern_asks_on_a_terminal(ottla: Cli, running: Cluster) -> None:
+    for name in ("ask-a", "ask-b"):
+        ottla("topics", "--create", "--topic", name, "--partitions", "1")
+    words = ["topics", "--bootstrap-server", running.bootstrap_servers, "--delete", "--topic"]
+    question = "  ask-a\n  ask-b\nDelete these 2 topics? [y/N]: "
+    for keys, code in ((b"n\n", 1), (b"\n", 1), (None, 130), (b"y\n", 0)):
+        assert ottla("topics", "--list", "--topic", "ask-.*") == ["ask-a", "ask-b"]
+        terminal = Terminal(*words, "ask-.*", "--wait")
+        assert terminal.until("[y/N]: ") == question
+        assert (terminal.interrupt() if keys is None else terminal.type(keys)) == code
+    eventually(lambda: ottla("topics", "--list", "--topic", "ask-.*"), lambda names: names == [""])
 
 
 def test_one_topic_that_cannot_grow_does_not_stop_the_others(

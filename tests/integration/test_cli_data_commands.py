@@ -8,7 +8,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,28 @@ def test_where_to_begin(ottla: Cli, topic: str, tmp_path: Path) -> None:
     assert values("--partition", "1", "--offset", "earliest", "--max-messages", "3") == [0, 1, 2]
 
 
+def test_since_when(ottla: Cli, topic: str, tmp_path: Path) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    ages_h = (30, 20, 2, 1)
+    records = [
+        {"value": f"{age} h", "partition": n % 2, "timestamp": now_ms - age * 3_600_000}
+        for n, age in enumerate(ages_h)
+    ]
+    path = tmp_path / "lines"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert ottla("produce", topic, "--format", "json", "--file", str(path))[0] == 0
+
+    def values(since: str) -> set[str]:
+        code, lines, err = ottla("consume", topic, "--since", since)
+        assert (code, err) == (0, "")
+        return set(lines)
+
+    assert values("1d") == {"20 h", "2 h", "1 h"}
+    assert values("1h30m") == {"1 h"}
+    assert values("PT10M") == set()
+    assert values("2001-01-01") == values("1000") == {f"{age} h" for age in ages_h}
+
+
 def test_without_acknowledgement(running: Cluster, ottla: Cli, topic: str, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("a\nb\n")
@@ -240,6 +263,12 @@ def test_failures_in_one_line(ottla: Cli, tmp_path: Path) -> None:
         ("consume", "t", "--topic", "u"),
         ("consume",),
         ("consume", "t", "--offset", "1", "--from-beginning"),
+        ("consume", "t", "--offset", "1", "--since", "1h"),
+        ("consume", "t", "--since", "yesterday"),
+        ("consume", "t", "--group", "g", "--partition", "0"),
+        ("consume", "t", "--group", "g", "--since", "1h"),
+        ("consume", "no-such-topic", "--group", "g"),
+        ("consume", "t", "--property", "print.colour=true"),
     ):
         code, out, err = ottla(*arguments)
         assert (code, out, err.count("\n")) == (1, [], 1), err
@@ -301,3 +330,98 @@ def test_groups(running: Cluster, ottla: Cli, topic: str, tmp_path: Path) -> Non
     assert ottla("groups", "--delete", "--group", "g")[0] == 0
     code, _, err = ottla("groups", "--describe", "--group", "g")
     assert (code, err) == (1, "Error: Consumer group 'g' does not exist.\n")
+
+
+def committed(ottla: Cli, group: str) -> list[int | None]:
+    (line,) = ottla("groups", "--describe", "--group", group, "--output", "json")[1]
+    rows = json.loads(line)[0]["offsets"]
+    return [row["current_offset"] for row in sorted(rows, key=lambda row: row["partition"])]
+
+
+def write_lines(ottla: Cli, topic: str, folder: Path, lines: Iterable[tuple[int, str]]) -> None:
+    path = folder / "lines"
+    records = [{"value": value, "partition": partition} for partition, value in lines]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert ottla("produce", topic, "--format", "json", "--file", str(path))[0] == 0
+
+
+def test_a_group_goes_on_where_it_stopped(ottla: Cli, topic: str, tmp_path: Path) -> None:
+    write_lines(ottla, topic, tmp_path, [(n % 3, f"{n}") for n in range(9)])
+    code, lines, err = ottla("consume", topic, "--group", topic, "--max-messages", "4")
+    assert (code, err, len(lines)) == (0, "", 4)
+    first = set(lines)
+    assert sum(offset or 0 for offset in committed(ottla, topic)) == 4, "what was printed"
+    code, lines, err = ottla("consume", topic, "--group", topic)
+    assert (code, err) == (0, "")
+    assert len(lines) == 5 and first | set(lines) == {f"{n}" for n in range(9)}
+    assert committed(ottla, topic) == [3, 3, 3]
+    assert ottla("consume", topic, "--group", topic) == (0, [], "")
+    assert ottla("groups", "--describe", "--group", topic, "--state")[1][-1].split()[-2:] == [
+        "Empty",
+        "0",
+    ]
+    reset = ("--reset-offsets", "--group", topic, "--topic", topic, "--to-offset", "2", "--execute")
+    assert ottla("groups", *reset)[0] == 0
+    assert len(ottla("consume", topic, "--group", topic)[1]) == 3
+    # What another group never read begins at the beginning, or at the end where it follows.
+    assert len(ottla("consume", topic, "--group", f"{topic}-2")[1]) == 9
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_member_that_is_stopped_commits_and_leaves(
+    running: Cluster, ottla: Cli, topic: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    write_lines(ottla, topic, tmp_path, [(0, "a"), (1, "b")])
+    words = ("consume", topic, "--group", topic, "--follow", "--from-beginning")
+    reader = spawn(running, *words)
+    assert {line_of(reader), line_of(reader)} == {b"a\n", b"b\n"}
+    reader.send_signal(number)
+    _, err = reader.communicate(timeout=WAIT_S)
+    assert b"Traceback" not in err
+    assert committed(ottla, topic) == [1, 1, 0]
+    assert ottla("consume", topic, "--group", topic) == (0, [], ""), "nobody has to be waited for"
+
+
+def test_members_share_the_partitions(
+    running: Cluster, ottla: Cli, topic: str, tmp_path: Path
+) -> None:
+    """librdkafka, which knows range too, comes to one of ours and goes again."""
+    ours = spawn(running, "consume", topic, "--group", topic, "--follow", "--positions")
+    theirs = Consumer(
+        {
+            "bootstrap.servers": running.bootstrap_servers,
+            "group.id": topic,
+            "auto.offset.reset": "earliest",
+            "partition.assignment.strategy": "range",
+        }
+    )
+
+    def partitions() -> list[int]:
+        _, lines, _ = ottla("groups", "--describe", "--group", topic, "--output", "json")
+        rows = [row for group in json.loads(lines[0]) for row in group["offsets"]] if lines else []
+        return [row["partition"] for row in rows if row["client_id"] == "ottla"]
+
+    try:
+        until(lambda: len(partitions()) == 3)
+        theirs.subscribe([topic])
+        until(lambda: theirs.poll(0.1) is None and len(theirs.assignment()) in (1, 2))
+        kept = partitions()
+        assert len(kept) + len(theirs.assignment()) == 3
+        write_lines(ottla, topic, tmp_path, [(kept[0], "for us")])
+        assert line_of(ours) == f"Partition:{kept[0]}\tOffset:0\tfor us\n".encode()
+        other = theirs.assignment()[0].partition
+        theirs.close()
+        until(lambda: len(partitions()) == 3)
+        write_lines(ottla, topic, tmp_path, [(other, "now for us")])
+        assert line_of(ours) == f"Partition:{other}\tOffset:0\tnow for us\n".encode()
+    finally:
+        theirs.close()
+        ours.send_signal(signal.SIGINT)
+        ours.communicate(timeout=WAIT_S)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -145,7 +145,7 @@ async def test_a_default_that_allows_unclean_leaders_finds_one(cluster: LocalClu
         return cluster.nodes[0].services.metadata_cache.topic_partitions("t")[0].leader
 
     await cluster.until(lambda: leader() == -1, "no leader")
-    await asyncio.sleep(0.2)
+    await h.controller_has_caught_up(cluster)
     assert leader() == -1
     await add(cluster, DEFAULT, "unclean.leader.election.enable=true")
     await cluster.until(lambda: leader() == 2, "an unclean leader")

@@ -251,6 +251,76 @@ def test_a_flipped_bit_in_the_store(tmp_path: Path) -> None:
         w.await_ready(["second"], 1)
 
 
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_a_store_that_cannot_write_ends_with_one_line(tmp_path: Path, brokers: int) -> None:
+    """As on a full disk: no file may grow to the size of a journal."""
+    port = free_ports(brokers + 1)
+    data = tmp_path / "data"
+    limited = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20));"
+        "from ottla.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            limited,
+            "up",
+            "--brokers",
+            str(brokers),
+            "--port",
+            str(port),
+            "--zookeeper-port",
+            str(port + brokers),
+            "--data",
+            str(data),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"store: cannot write to {data / 'store'}: File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not pids(data)
+
+
+def test_started_by_somebody_who_ignores_the_end_of_children(tmp_path: Path) -> None:
+    port = free_ports(3)
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
+        "os.execv(sys.executable, [sys.executable, '-m', 'ottla', *sys.argv[1:]])"
+    )
+    up = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            ignoring,
+            "up",
+            "--brokers",
+            "2",
+            "--port",
+            str(port),
+            "--zookeeper-port",
+            str(port + 2),
+            "--data",
+            str(tmp_path / "data"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert up.stdout is not None
+    for line in up.stdout:
+        if line.startswith("ready:"):
+            break
+    up.terminate()
+    _, told = up.communicate(timeout=60)
+    assert up.returncode == 0, told
+    assert "No child processes" not in told
+
+
 def test_a_damaged_meta_properties(tmp_path: Path) -> None:
     with ProcessCluster(brokers=1, data=tmp_path) as cluster:
         pass

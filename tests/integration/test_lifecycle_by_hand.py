@@ -134,7 +134,7 @@ async def test_made_while_its_brokers_are_down(cluster: LocalCluster, hand: Hand
     away = next(b for b in cluster.nodes if b != cluster.controller.broker_id)
     await cluster.stop(away)
     await hand.create("/brokers/topics/t", topic({0: [away], 1: [away]}))
-    await asyncio.sleep(0.2)
+    await h.controller_has_caught_up(cluster)
     assert not await hand.exists(state_path(0)), "no replica is alive: no state, no leader"
     await cluster.start(away)
     await until_led(cluster, {0: [away], 1: [away]})
@@ -162,7 +162,7 @@ async def test_planted_states_and_as_many_new_partitions(cluster: LocalCluster, 
     await hand.create(state_path(2), planted(1), parents=True)
     await expand(cluster, 3)
     target = (await hand.read("/brokers/topics/t"))["partitions"]["2"][0]
-    await asyncio.sleep(0.2)
+    await h.controller_has_caught_up(cluster)
     assert not h.folder(cluster, target, "t", 2).exists()
     assert await hand.read(state_path(2)) == planted(1), "what was planted stays"
     assert h.leader(cluster.controller, "t", 2) is None
@@ -200,7 +200,7 @@ async def test_a_deleted_state_is_written_again_by_the_next_controller(
     await h.create(cluster, "t", [0, 1])
     before = await hand.read(state_path(0))
     await hand.delete(state_path(0))
-    await asyncio.sleep(0.2)
+    await h.controller_has_caught_up(cluster)
     assert not await hand.exists(state_path(0)), "nobody watches it"
     await fail_over(cluster)
 
@@ -221,7 +221,7 @@ async def test_other_replicas_count_only_after_a_failover(
     await h.produce(cluster, "t", range(10))
     stored = await hand.read("/brokers/topics/t")
     await hand.set("/brokers/topics/t", stored | {"partitions": {"0": [2]}})
-    await asyncio.sleep(0.2)
+    await h.controller_has_caught_up(cluster)
     assert h.replicas(cluster.controller, "t") == [1]
     assert not h.folder(cluster, 2, "t").exists()
     await fail_over(cluster)
@@ -237,7 +237,7 @@ async def test_other_replicas_count_only_after_a_failover(
 
 async def test_garbage_is_left_alone_and_can_be_repaired(cluster: LocalCluster, hand: Hand) -> None:
     await hand._run(hand._client.create, "/brokers/topics/t", b"{nonsense")
-    await asyncio.sleep(0.2)
+    await h.controller_has_caught_up(cluster)
     assert h.leader(cluster.controller, "t") is None
     await hand.set("/brokers/topics/t", topic({0: [1, 2]}))
     await until_led(cluster, {0: [1, 2]})

@@ -63,6 +63,7 @@ async def test_a_topics_life_across_controllers(tmp_path: Path) -> None:
             ),
             "three brokers",
         )
+        assert "lifecycle" in {task.get_name() for task in asyncio.all_tasks()}
         await h.create(cluster, "t", [0, 1])
         topic_id = format_topic_id(cluster.nodes[0].services.metadata_cache.topic_id("t"))
         events = await read_events(cluster, lambda found: len(changes(found, "replica", "t")) >= 4)
@@ -109,7 +110,7 @@ def _end_offset(cluster: LocalCluster) -> int:
 
 async def test_off_unless_asked_for(cluster: LocalCluster) -> None:
     await h.create(cluster, "t", [0])
-    await asyncio.sleep(0.3)
+    assert "lifecycle" not in {task.get_name() for task in asyncio.all_tasks()}, "nobody publishes"
     assert not cluster.controller.services.metadata_cache.contains_topic(TOPIC)
     recent = cluster.controller.controller.journal.recent()
     assert [e for e in recent if e.topic == "t"], "the ring has them all the same"

@@ -203,6 +203,7 @@ REQUESTS: dict[str, Callable[[int], Any]] = {
     "CreateAcls": lambda _: m.CreateAclsRequest(),
     "CreatePartitions": _expand,
     "CreateTopics": _create,
+    "DescribeStrayLogs": lambda _: m.DescribeStrayLogsRequest(),
     "DeleteAcls": lambda _: m.DeleteAclsRequest(),
     "DeleteGroups": lambda _: m.DeleteGroupsRequest(groups_names=["none"]),
     "DeleteRecords": _delete_records,

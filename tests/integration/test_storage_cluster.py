@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -192,7 +193,9 @@ async def set_broker_configs(cluster: LocalCluster, configs: dict[str, str | Non
         assert answer.responses[0].error_code == 0, answer
 
 
-async def test_a_throttled_reassignment_waits_until_the_throttle_goes(pair: LocalCluster) -> None:
+async def test_a_throttled_reassignment_waits_until_the_throttle_goes(
+    pair: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await h.create(
         pair,
         "t",
@@ -204,8 +207,16 @@ async def test_a_throttled_reassignment_waits_until_the_throttle_goes(pair: Loca
         await h.produce(pair, "t", range(first, first + 100_000))
     rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
     await set_broker_configs(pair, dict.fromkeys(rates, "1000"))
-    quota = pair.nodes[1].services.replica_manager.throttles.follower
-    await pair.until(lambda: quota.limit == 1000, "the rate is known")
+    throttles = pair.nodes[1].services.replica_manager.throttles
+    await pair.until(lambda: throttles.follower.limit == 1000, "the rate is known")
+    pauses: list[bool] = []
+    must_pause = throttles.must_pause
+
+    def decide(log: Any) -> bool:
+        pauses.append(must_pause(log))
+        return pauses[-1]
+
+    monkeypatch.setattr(throttles, "must_pause", decide)
     assert await h.reassign(pair, "t", {0: [0, 1]}) == {0: 0}
 
     def end() -> int:
@@ -213,7 +224,7 @@ async def test_a_throttled_reassignment_waits_until_the_throttle_goes(pair: Loca
         return 0 if log is None else log.end_offset
 
     await pair.until(lambda: end() > 0, "the first bytes came")
-    await asyncio.sleep(1)
+    await pair.until(lambda: pauses[-3:] == [True] * 3, "the follower pauses")
     assert end() < 400_000 and h.isr(pair.nodes[0], "t") == {0}
     await set_broker_configs(pair, dict.fromkeys(rates))
     await pair.until_all_know("t", 1, 2)

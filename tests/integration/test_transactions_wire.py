@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from ottla.client.connection import Connection
+from ottla.process.node import Node
 from ottla.runtime import system_runtime
+from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire import records
 from tests.support.integration.local_cluster import HOST, LocalCluster
@@ -22,8 +24,9 @@ READ_COMMITTED = 1
 class Wire:
     """A client that speaks the protocol by hand."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, node: Node | None = None) -> None:
         self.connection = connection
+        self.node = node
         self.sequence = 0
 
     async def send(self, message: Any, version: int) -> Any:
@@ -148,7 +151,7 @@ async def wire(tmp_path: Path) -> AsyncIterator[Wire]:
         connection = await Connection.open(
             system_runtime().network, HOST, node.port, client_id="wire"
         )
-        client = Wire(connection)
+        client = Wire(connection, node)
         topic = m.CreateTopicsRequest.CreatableTopic(
             name=TOPIC, num_partitions=1, replication_factor=1
         )
@@ -184,7 +187,11 @@ async def test_a_reader_of_committed_records_waits_for_the_marker(wire: Wire) ->
     assert (await wire.latest(0), await wire.latest(READ_COMMITTED)) == (2, 0)
     reader = await Connection.open(system_runtime().network, HOST, _port(wire), client_id="reader")
     waiting = asyncio.create_task(Wire(reader).fetch(wait_ms=8000))
-    await asyncio.sleep(0.1)
+    assert wire.node is not None
+    partition = wire.node.services.replica_manager.partitions.require(TopicPartition(TOPIC, 0))
+    async with asyncio.timeout(5):
+        while not partition.fetch_waits:  # noqa: ASYNC110 - nobody announces that it waits
+            await asyncio.sleep(0.01)
     assert not waiting.done()
     assert await wire.end(producer, commit=True) == 0
     found = await asyncio.wait_for(waiting, 4)

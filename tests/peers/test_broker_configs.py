@@ -14,15 +14,20 @@ import pytest
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.java import ApacheKafka, ApacheZooKeeper
 from tests.support.peers.broker_config_script import (
+    DELETE,
     KAFKA_FAILS,
     KRAFT_NAMES,
     OWN_NAMES,
     PLACES,
+    READ_AT_START,
+    SET,
     STEPS,
     Entry,
     Refusal,
+    Step,
     alter,
     describe,
+    dynamic_value,
     stored,
 )
 from tests.support.peers.cli_java_tools import SETTLE_S, Answer, JavaTools
@@ -141,3 +146,45 @@ def test_changes_good_and_bad(kafka: Side, ottla: Side) -> None:
             lambda resource=resource: different(shown(ottla, resource), shown(kafka, resource)),
             lambda pairs: not pairs,
         )
+
+
+SCOPES = [("0", ""), ("", ""), ("0", "listener.name.plaintext.")]
+
+
+def validated(side: Side, values: dict[str, str]) -> dict[tuple[str, str], tuple[int, str | None]]:
+    """What the broker says to each value in each scope, without taking it."""
+    answers = {}
+    for resource, prefix in SCOPES:
+        for name, text in values.items():
+            step = Step(resource, [(SET, prefix + name, text)], validate_only=True)
+            answer = asyncio.run(alter(side.port, step))
+            answers[resource, prefix + name] = (answer.code, answer.message)
+    return answers
+
+
+def test_every_dynamic_config_is_taken(kafka: Side, ottla: Side) -> None:
+    """Those that Kafka says may change (DynamicBrokerConfig.AllDynamicConfigs), also where they
+    mean nothing here."""
+    dynamic = [entry for entry in asyncio.run(describe(kafka.port, "0")) if not entry.read_only]
+    values = {entry.name: dynamic_value(entry) for entry in dynamic}
+    assert len(values) > 70
+    theirs, ours = validated(kafka, values), validated(ottla, values)
+    refused = {key: answer for key, answer in ours.items() if answer != theirs[key]}
+    assert {name for _, name in refused} == READ_AT_START
+    for (_, name), (code, message) in refused.items():
+        assert code == Refusal.INVALID_REQUEST
+        assert f"{name} cannot be changed while this broker runs" in message
+    # For good: stored, shown, and taken back again.
+    taken = [name for name in values if theirs["0", name][0] == 0 and name not in READ_AT_START]
+    taken = [name for name in taken if name.startswith(("sasl.", "ssl.", "principal."))]
+    taken.remove("sasl.jaas.config")
+    assert "sasl.kerberos.min.time.before.relogin" in taken
+    sides = (kafka, ottla)
+    for changes in (
+        [(SET, name, values[name]) for name in taken],
+        [(DELETE, name, None) for name in taken],
+    ):
+        for side in sides:
+            assert asyncio.run(alter(side.port, Step("0", changes))) == (0, None)
+        assert stored(ottla.store, "0")[0] == stored(kafka.store, "0")[0]
+        eventually(lambda: different(shown(ottla, "0"), shown(kafka, "0")), lambda pairs: not pairs)

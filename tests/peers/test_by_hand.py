@@ -149,6 +149,15 @@ def test_a_partition_without_replicas(same):
         assert (moment.led_by(0), moment.state(1), moment.brokers_with_log(1)) == (0, None, [])
 
 
+def test_a_lost_topic_keeps_its_records_and_comes_back(same):
+    lost, back, *ends = same(by_hand.lost_and_written_again)
+    assert (lost.state(0), lost.led_by(0)) == (None, None)
+    for moment in (lost, back):
+        assert [moment.brokers_with_log(partition) for partition in (0, 1)] == [[0, 1], [0, 2]]
+    assert (back.led_by(0), back.led_by(1)) == (0, 2)
+    assert ends == [50, 7]
+
+
 def test_garbage_is_overwritten_by_kafka_and_left_alone_by_ottla(apache_cluster, ottla):
     """The one case where Ottla does otherwise (docs/adr/0021-garbage-in-a-topic-node.md)."""
     theirs, ours = (

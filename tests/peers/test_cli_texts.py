@@ -1,5 +1,5 @@
-"""Every line that `ottla topics`, `configs`, `reassign` and `elect` print is the line of Apache
-Kafka 2.8.2's tool for the same command on the same cluster.
+"""Every line that `ottla topics`, `configs`, `reassign`, `elect` and `log-dirs` print is that of
+Apache Kafka 2.8.2's tool for the same command on the same cluster.
 
 Both tools go through the same steps, each with topics of its own: `@` in a command line stands for
 `by-java` with the one and for `by-ottla` with the other.
@@ -360,6 +360,7 @@ def test_reassignment(both: Both, kafka: ApacheKafka, plans: Plans) -> None:
         steps.append(alone("reassign", "--list"))
         steps.append(alone("reassign", f"--execute --reassignment-json-file {wrong}"))
         steps.append(alone("topics", "--describe --topic @-r"))
+        steps.append(alone("topics", "--describe --topic @-r --under-replicated-partitions"))
         steps.append(alone("configs", "--describe --topic @-r"))
         steps.append(alone("configs", "--describe --broker 2"))
         steps.append(alone("reassign", f"--cancel --reassignment-json-file {slow}"))
@@ -370,6 +371,7 @@ def test_reassignment(both: Both, kafka: ApacheKafka, plans: Plans) -> None:
         answers.append(steps)
     assert answers[0] == answers[1]
     assert "Adding Replicas: 2\tRemoving Replicas: 1" in answers[0][4].lines[1]
+    assert answers[0][5].lines == [], "a replica on its way in is not missed"
     # A broker takes over that its throttles are gone when it is told.
     both.settled("configs", "--describe --broker 2", lambda lines: len(lines) == 1)
     assert "rather than" in both("reassign", f"--verify --reassignment-json-file {wrong}").lines[1]
@@ -437,6 +439,15 @@ def test_moves_between_directories(both: Both, kafka: ApacheKafka, plans: Plans)
     other = plans.write("other", {"partitions": [entry | {"log_dirs": ["/elsewhere"]}]})
     verified = both("reassign", f"--verify --reassignment-json-file {other}")
     assert f"is not being moved from log dir {folder} to /elsewhere." in verified.lines[2]
+
+
+def test_log_directories(both: Both) -> None:
+    both("topics", "--create --topic @-l --replica-assignment 0:1")
+    both.settled("topics", "--describe --topic @-l", lambda lines: len(lines) == 2)
+    for brokers in ("1,0", "1", "0,0"):
+        found = both("log-dirs", f"--describe --broker-list {brokers} --topic-list @-l")
+        assert found.code == 0 and '"partition":"@-l-0"' in found.lines[2]
+    assert both("log-dirs", "--describe --topic-list @-none").lines[1].endswith(" 0,1,2")
 
 
 def test_elections(both: Both, plans: Plans) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from ottla.cli import main as cli_main
 from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
 from ottla.security.sasl import PlainCredentials
@@ -16,7 +19,7 @@ from ottla.testing.cluster import Cluster, free_ports
 from ottla.testing.java import ApacheZooKeeper
 from ottla.wire import messages as m
 from tests.support.peers import acl_matrix
-from tests.support.peers.java_tools import kazoo
+from tests.support.peers.java_tools import ToolSession, kazoo
 from tests.support.peers.secured_kafka import SecuredKafka, Tool
 
 HOST = "127.0.0.1"
@@ -188,3 +191,96 @@ def test_kafka_acls_is_told_why_it_may_not(acls: Callable[..., str]) -> None:
     assert "ClusterAuthorizationException" in acls("--list", user="carol")
     refused = acls("--list", secret="wrong")
     assert "SaslAuthenticationException: Authentication failed: Invalid username" in refused
+
+
+# `@` stands for the tool that says it: each has resources of its own.
+_ALLOW = "--allow-principal User:@-carol"
+ACL_LINES = [
+    f"--add {_ALLOW} --allow-principal User:dora --operation Read --operation Write --topic @-t",
+    f"--add {_ALLOW} --allow-host 10.1.1.1 --deny-principal User:eve --group @-g --topic @-t",
+    f"--add {_ALLOW} --operation describeconfigs --topic @- --resource-pattern-type prefixed",
+    f"--add {_ALLOW} --producer --idempotent --topic @-p --transactional-id @-x",
+    f"--add {_ALLOW} --consumer --topic @-c --group @-g",
+    f"--add {_ALLOW} --producer --consumer --topic @-both --group @-both",
+    f"--add {_ALLOW} --cluster --operation Alter",
+    "--list --topic @-t",
+    "--list --topic @-t --group @-g",
+    "--list --topic @-t --resource-pattern-type match",
+    "--list --topic @-t --resource-pattern-type any --topic @-c",
+    "--list --topic @-t --principal User:dora --principal User:@-carol",
+    "--list --topic @-none",
+    "--remove --force --topic @-t --deny-principal User:eve",
+    f"--remove --force {_ALLOW} --operation Read --topic @-t",
+    "--remove --force --topic @-c --group @-g",
+    f"--remove --force {_ALLOW} --producer --idempotent --topic @-p --transactional-id @-x",
+    f"--remove --force {_ALLOW} --cluster --operation Alter",
+    "--remove --force --topic @-t --resource-pattern-type any",
+    # bad ones
+    "--list --add",
+    "",
+    "--add --topic @-t",
+    f"--add {_ALLOW} --topic @-t --resource-pattern-type match",
+    f"--add {_ALLOW} --operation Fly --group @-g",
+    f"--add {_ALLOW} --operation ClusterAction --delegation-token @-d",
+    "--add --allow-principal carol --topic @-t",
+    f"--add {_ALLOW}",
+    f"--list {_ALLOW}",
+    "--remove --force",
+    f"--add {_ALLOW} --producer --operation Read --topic @-t",
+    f"--add {_ALLOW} --producer",
+    f"--add {_ALLOW} --idempotent --topic @-t",
+    f"--add {_ALLOW} --consumer --topic @-t",
+    f"--add {_ALLOW} --topic @-t --principal User:x",
+]
+
+
+class Said(NamedTuple):
+    """An answer without the order in which Java's sets hand out entries."""
+
+    has_failed: bool
+    lines: list[str]
+    error: str
+
+
+def _said(code: int, out: str, err: str, name: str) -> Said:
+    # The cluster has one set of entries, with those of the other tool among them.
+    others = "by-java" if name == "by-ottla" else "by-ottla"
+    lines = [line for line in out.splitlines() if others not in line]
+    failures = [line for line in lines if line.startswith("Error while executing ACL command: ")]
+    if code and failures:
+        return Said(True, [], failures[0].replace(name, "@"))
+    kept = sorted(line.strip() for line in lines if line.strip())
+    error = (err.splitlines() or [""])[0].strip() if code else ""
+    return Said(code != 0, [line.replace(name, "@") for line in kept], error.replace(name, "@"))
+
+
+def _ask_ours(place: list[str], line: str, name: str = "by-ottla") -> Said:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = cli_main.run(["acls", *place, *line.replace("@", name).split()])
+    assert err.getvalue().count("\n") == (code != 0)
+    return _said(code, out.getvalue(), err.getvalue(), name)
+
+
+def _place(judged: Judged, folder: Path) -> list[str]:
+    config = str(_client_file(folder, "admin", acl_matrix.password("admin")))
+    return ["--bootstrap-server", f"{HOST}:{judged.port}", "--command-config", config]
+
+
+def test_ottla_acls_prints_the_lines_of_kafka_acls(
+    kafka: Judged, ottla: Judged, tmp_path: Path
+) -> None:
+    """The same command lines with both tools on Apache Kafka, then with ours on Ottla."""
+    different = {}
+    with ToolSession("kafka-2.8.2") as java:
+        for line in ACL_LINES:
+            arguments = [*_place(kafka, tmp_path), *line.replace("@", "by-java").split()]
+            theirs = _said(*java.run("kafka.admin.AclCommand", *arguments), name="by-java")
+            answers = {
+                "kafka-acls": theirs,
+                "ottla acls": _ask_ours(_place(kafka, tmp_path), line),
+                "ottla acls on Ottla": _ask_ours(_place(ottla, tmp_path), line),
+            }
+            if len(set(map(repr, answers.values()))) > 1:
+                different[line] = answers
+    assert different == {}

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.fetching import reads
+from ottla.broker.replication import stale_logs
+from ottla.broker.replication.log_verdicts import Verdict
 from ottla.broker.replication.partition import Partition
 from ottla.controller import election, replica_states
 from ottla.controller.decisions import failover
@@ -28,6 +30,8 @@ from ottla.simulation.runner import run_seed
 from ottla.storage.append.checks import Origin
 from ottla.storage.log.log import AppendInfo, Log
 from ottla.storage.producers.state import ProducerState
+from ottla.zk.server import records
+from ottla.zk.server.tree import Node, Tree
 
 FOLDER = Path(__file__).parent
 SEEDS = range(1, 61)
@@ -50,6 +54,29 @@ def _is_noticed(name: str, text: str, **data: Any) -> bool:
     return any(text in problem for seed in SEEDS for problem in run_seed(plan, seed).problems)
 
 
+def test_a_snapshot_that_forgets_whose_a_node_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Tree.insert
+
+    def forgetful(self: Tree, path: str, node: Node) -> None:
+        original(self, path, node)
+        self._drop_owner(path, node.owner)
+
+    monkeypatch.setattr(Tree, "insert", forgetful)
+    assert "came back at zxid" in _first_problems("snapshots")
+
+
+def test_a_snapshot_that_forgets_how_many_children_there_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = records.encode_node
+
+    def forgetful(path: str, node: Node) -> bytes:
+        return original(path, node)[:-8] + bytes(8)
+
+    monkeypatch.setattr(records, "encode_node", forgetful)
+    assert "came back at zxid" in _first_problems("snapshots")
+
+
 def test_a_controller_that_writes_without_its_fence(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Interpreter.__init__
 
@@ -70,6 +97,17 @@ def test_a_state_machine_that_is_asked_for_an_illegal_step(
     )
     problems = _first_problems("calm")
     assert "from ReplicaDeletionStarted to ReplicaDeletionSuccessful" in problems
+
+
+def test_a_log_that_goes_because_its_topic_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = stale_logs.judge
+
+    def hasty(*arguments: Any) -> Verdict:
+        verdict = original(*arguments)
+        return Verdict.ENDED if verdict is Verdict.STRAY else verdict
+
+    monkeypatch.setattr(stale_logs, "judge", hasty)
+    assert "and nobody asked for that" in _first_problems("lost")
 
 
 def test_a_leader_epoch_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:

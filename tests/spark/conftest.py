@@ -20,10 +20,16 @@ JUDGED = os.environ.get("OTTLA_JUDGED", "ottla")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    need(missing_reason())
+    """`format("ottla")` needs no jars; whoever uses `format("kafka")` asks for `connector` too."""
+    need(missing_reason(connector=False))
     session = spark_session("ottla-tests")
     yield session
     stop_session(session)
+
+
+@pytest.fixture(scope="session")
+def connector() -> None:
+    need(missing_reason())
 
 
 @pytest.fixture(scope="session")

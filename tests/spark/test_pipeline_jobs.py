@@ -88,7 +88,7 @@ def test_an_archive_is_restored_record_for_record(spark, ottla_processes, writte
           - restore: {{path: archive, topic: {{name: jobs.restored, partitions: 3}}}}
     """
     report = run(spark, restore, tmp_path)
-    assert report.job("restore-jobs.restored").rows == 600
+    assert report.job("restore-jobs.restored").rows_in == 600
     assert content(servers, "jobs.restored") == written
 
     again = run_pipeline(parse_pipeline(restore, "jobs.yaml", tmp_path), spark)
@@ -176,7 +176,7 @@ def test_a_mirror_carries_records_and_positions(spark, ottla_processes, tmp_path
                   max_records_per_batch: 120
         """
         report = run(spark, text, tmp_path)
-        assert report.jobs[0].rows == 300
+        assert report.jobs[0].rows_in == 300
         assert report.jobs[0].notes == ("positions of 1 groups carried over",)
         assert content(there, "copy.jobs.mirrored") == content(here, "jobs.mirrored")
         marks = [

@@ -6,9 +6,11 @@ import json
 import threading
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from ottla.pipelines import parse_pipeline, run_pipeline
 from ottla.pipelines.runner import PipelineRun, StopSignal
+from ottla.pipelines.spec_keys import SpecErrors
 from tests.support.spark.pipeline_helpers import DEADLINE_S, read_topic, wait_for
 
 pytestmark = pytest.mark.spark
@@ -25,7 +27,9 @@ def clicks(first, last, bad_every=0):
             yield json.dumps({"user": f"u{number % 7}", "page": f"/p/{number}", "at": at})
 
 
-@pytest.mark.parametrize("source", ["ottla", "kafka"])
+@pytest.mark.parametrize(
+    "source", ["ottla", pytest.param("kafka", marks=pytest.mark.usefixtures("connector"))]
+)
 def test_files_to_topic_to_topic_to_parquet_with_what_is_there(
     spark, ottla_processes, tmp_path, source
 ):
@@ -55,15 +59,19 @@ def test_files_to_topic_to_topic_to_parquet_with_what_is_there(
     report = run_pipeline(pipeline, spark)
     assert report.is_sound, report.lines()
     assert [job.state for job in report.jobs] == ["finished"] * 4
-    assert report.job(f"ingest-{source}.clicks").rows == 1000
-    assert report.job(f"archive-{source}.clicks").rows == 1000
+    assert report.job(f"ingest-{source}.clicks").rows_in == 1000
+    assert report.job(f"archive-{source}.clicks").rows_in == 1000
 
+    assert report.job(f"archive-{source}.clicks").rows_out == 1000
     rows = [json.loads(line) for line in clicks(0, 1000, bad_every=100) if line[0] == "{"]
     wanted = sorted((r["user"], r["page"]) for r in rows if r["user"] != "u0")
     pages = read_topic(ottla_processes.bootstrap_servers, f"{source}.pages")
     found = [(m.key().decode(), json.loads(m.value())) for m in pages]
     assert sorted((value["user"], value["page"]) for _, value in found) == wanted
     assert all(key == value["user"] for key, value in found)
+    transformed = report.job(f"transform-{source}.pages")
+    assert (transformed.rows_in, transformed.rows_out) == (1000, len(wanted))
+    assert transformed.dead_letters == 10
     bad = read_topic(ottla_processes.bootstrap_servers, f"{source}.bad")
     assert sorted(m.value() for m in bad) == sorted(b"not json %d" % n for n in range(0, 1000, 100))
     told = dict(bad[0].headers())
@@ -77,6 +85,100 @@ def test_files_to_topic_to_topic_to_parquet_with_what_is_there(
     assert stored.count() == 1000
     assert stored.select("topic", "partition", "offset").distinct().count() == 1000
     assert "date" in stored.columns
+
+
+def test_two_sources_share_their_dead_letters(spark, ottla_processes, tmp_path):
+    """Each record that does not fit comes once, with the topic that it came from."""
+    for name, lines in {
+        "left": ['{"n": 1}', '{"n": 2}', "bad left", '{"n": "x"}'],
+        "right": ['{"n": 2}', "bad right", '{"n": 3}', '{"m": 1}'],
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("\n".join(lines))
+    text = f"""
+        bootstrap_servers: {ottla_processes.bootstrap_servers}
+        format: {FORMAT}
+        trigger: available_now
+        jobs:
+          - ingest: {{format: text, path: left, topic: {{name: two.left, partitions: 2}}}}
+          - ingest: {{format: text, path: right, topic: {{name: two.right, partitions: 1}}}}
+          - transform:
+              name: joined
+              from: {{a: two.left, b: two.right}}
+              schema: n int not null
+              sql: select a.n, 'both' as side from a join b on a.n = b.n
+              to: two.both
+              dead_letter: two.bad
+          - transform:
+              name: lenient
+              from: {{a: two.left, b: two.right}}
+              schema: n int not null
+              sql: select n from a union all select n from b
+              to: two.all
+        """
+    pipeline = parse_pipeline(text, "two.yaml", tmp_path)
+    report = run_pipeline(pipeline, spark)
+    assert report.is_sound, report.lines()
+    bad = read_topic(ottla_processes.bootstrap_servers, "two.bad")
+    told = [(dict(m.headers())["ottla.topic"], m.value()) for m in bad]
+    assert sorted(told) == [
+        (b"two.left", b"bad left"),
+        (b"two.left", b'{"n": "x"}'),
+        (b"two.right", b"bad right"),
+        (b"two.right", b'{"m": 1}'),
+    ]
+    joined = report.job("joined")
+    assert (joined.rows_in, joined.rows_out, joined.dead_letters) == (8, 1, 4)
+    assert report.job("joined-dead-letter").rows_out == 4
+    (both,) = read_topic(ottla_processes.bootstrap_servers, "two.both")
+    assert json.loads(both.value()) == {"n": 2, "side": "both"}
+    lenient = report.job("lenient")
+    assert (lenient.rows_in, lenient.rows_out, lenient.dead_letters) == (8, 4, None)
+    assert lenient.notes == ("4 records did not fit the schema and were left out",)
+
+
+def test_wrong_sql_and_schemas_are_lines_and_no_topic_is_made(spark, ottla_processes, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "steps.py").write_text("def none(frame):\n    return 5\n")
+    text = f"""
+        bootstrap_servers: {ottla_processes.bootstrap_servers}
+        format: {FORMAT}
+        jobs:
+          - ingest: {{format: json, path: in, schema: n itn, topic: wrong.a}}
+          - ingest: {{format: rate, select: [valeu], topic: wrong.b}}
+          - transform: {{from: wrong.a, schema: n int, sql: "select m from wrong_a", to: wrong.c}}
+          - transform: {{from: wrong.a, sql: "selct 1", to: wrong.d}}
+          - transform: {{from: wrong.a, function: "steps.py:none", to: wrong.e}}
+          - transform: {{from: wrong.a, schema: n int, watermark: {{at: 1 minute}},
+                        sql: "select n from wrong_a", to: wrong.f}}
+        """
+    pipeline = parse_pipeline(text, "wrong.yaml", tmp_path)
+    with pytest.raises(SpecErrors) as raised:
+        run_pipeline(pipeline, spark)
+    lines = [line.replace(f"{tmp_path}/", "") for line in raised.value.lines]
+    assert [line.split(": ", 2)[:2] for line in lines] == [
+        ["wrong.yaml", f"job {job}"]
+        for job in (
+            *("ingest-wrong.a", "ingest-wrong.b", "transform-wrong.c"),
+            *("transform-wrong.d", "transform-wrong.e", "transform-wrong.f"),
+        )
+    ]
+    assert all(len(line) < 500 for line in lines)
+    for line, words in zip(
+        lines,
+        (
+            "schema: 'n itn' is not a list of columns",
+            "`valeu` cannot be resolved",
+            "`m` cannot be resolved",
+            "Syntax error at or near 'selct'",
+            "steps.py:none returned no DataFrame",
+            "watermark: there is no column 'at'",
+        ),
+        strict=True,
+    ):
+        assert words in line
+    names = AdminClient({"bootstrap.servers": ottla_processes.bootstrap_servers}).list_topics()
+    assert not [name for name in names.topics if name.startswith("wrong.")]
 
 
 def test_a_second_run_reads_only_what_is_new(spark, ottla_processes, tmp_path):
@@ -94,7 +196,7 @@ def test_a_second_run_reads_only_what_is_new(spark, ottla_processes, tmp_path):
         (folder / f"{number}.txt").write_text("\n".join(clicks(number * 10, number * 10 + 10)))
         report = run_pipeline(parse_pipeline(text, folder=tmp_path), spark)
         assert report.is_sound, report.lines()
-        assert report.job("archive-again.lines").rows == 10
+        assert report.job("archive-again.lines").rows_in == 10
     stored = spark.read.parquet(str(tmp_path / "archive"))
     assert sorted(r["v"] for r in stored.selectExpr("cast(value as string) v").collect()) == sorted(
         clicks(0, 40)
@@ -129,7 +231,7 @@ def test_a_stream_is_drained_when_it_is_asked_to_stop(spark, ottla_processes, tm
     )
     run = PipelineRun(pipeline, spark)
     run.start()
-    wait_for(run, lambda: all(stream.progress.rows > 300 for stream in run.streams))
+    wait_for(run, lambda: all(stream.progress.rows_in > 300 for stream in run.streams))
     assert any(stream.rows_per_s > 0 for stream in run.streams)
     run.stop()
     report = run.finish()
@@ -137,13 +239,16 @@ def test_a_stream_is_drained_when_it_is_asked_to_stop(spark, ottla_processes, tm
 
     written = read_topic(ottla_processes.bootstrap_servers, "drain.numbers")
     numbers = sorted(json.loads(m.value())["number"] for m in written)
-    ingested = report.job("ingest-drain.numbers").rows
+    ingested = report.job("ingest-drain.numbers").rows_in
     # A task of the batch that the stop cut off may have come to its end.
     assert numbers[:ingested] == list(range(ingested)) and len(set(numbers)) == len(numbers)
+    assert report.job("ingest-drain.numbers").rows_out == len(numbers)
     stored = spark.read.parquet(str(tmp_path / "archive"))
-    assert stored.count() == len(numbers)
+    assert stored.count() == len(numbers) == report.job("archive-drain.numbers").rows_out
     last = {}
-    for message in read_topic(ottla_processes.bootstrap_servers, "drain.counts"):
+    counts = read_topic(ottla_processes.bootstrap_servers, "drain.counts")
+    assert report.job("transform-drain.counts").rows_out == len(counts)
+    for message in counts:
         value = json.loads(message.value())
         last[value["user"]] = max(last.get(value["user"], 0), value["n"])
     assert sum(last.values()) == len(numbers)
@@ -197,7 +302,7 @@ def test_a_signal_ends_a_run_from_another_thread(spark, ottla_processes, tmp_pat
     seen = []
 
     def watch(streams):
-        seen.append([stream.progress.rows for stream in streams])
+        seen.append([stream.progress.rows_in for stream in streams])
         if seen[-1][-1] > 300:
             signal.stop()
 

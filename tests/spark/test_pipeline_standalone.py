@@ -113,10 +113,10 @@ def test_a_pipeline_on_a_standalone_cluster_ends_at_ctrl_c(tmp_path):
         report = run_until_interrupted(file, url, servers, tmp_path)
         assert [job["state"] for job in report["jobs"]] == ["stopped", "stopped"]
         values = sorted(int(m.value()) for m in read_topic(servers, "numbers"))
-        ingested = report["jobs"][0]["rows"]
+        ingested = report["jobs"][0]["rows_in"]
         assert values[:ingested] == list(range(ingested)) and ingested >= 100
         # A task of the batch that the stop cut off may have come to its end.
-        assert len(set(values)) == len(values) == report["jobs"][1]["rows"]
+        assert len(set(values)) == len(values) == report["jobs"][1]["rows_in"]
         for number in range(2):
             assert list((tmp_path / f"work-{number}").glob("app-*/*/stderr")), "both worked"
     assert archived(tmp_path / "archive") == values

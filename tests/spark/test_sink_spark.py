@@ -31,6 +31,7 @@ def read(spark, kind, topics, name):
     return frame.options(subscribe=name, **options).load()
 
 
+@pytest.mark.usefixtures("connector")
 def test_the_official_connector_reads_a_batch_that_ours_wrote(spark, topics):
     name = topics.create(3)
     frame = spark.range(3_000).selectExpr(
@@ -88,6 +89,7 @@ def forget_last_commit(checkpoint):
     return last
 
 
+@pytest.mark.usefixtures("connector")
 def test_a_micro_batch_that_is_run_again_is_written_once(spark, topics, source, tmp_path):
     target = topics.create(2)
     copy(spark, topics, source, target, tmp_path)

@@ -90,6 +90,7 @@ def digest(frame):
     return row["rows"], row["hash"]
 
 
+@pytest.mark.usefixtures("connector")
 def test_the_columns_have_the_same_types(spark, topics, mixed):
     for headers in ("true", "false"):
         kafka, ottla = (
@@ -99,6 +100,7 @@ def test_the_columns_have_the_same_types(spark, topics, mixed):
         assert kafka.schema == ottla.schema
 
 
+@pytest.mark.usefixtures("connector")
 @pytest.mark.parametrize(
     ("options", "rows"),
     [
@@ -119,6 +121,7 @@ def test_both_sources_bring_the_same_rows(spark, topics, mixed, options, rows):
     assert ottla[0] == rows
 
 
+@pytest.mark.usefixtures("connector")
 def test_both_sources_read_a_range_by_offsets_and_by_time(spark, topics, mixed):
     name = mixed[0]
     bounds = {
@@ -152,6 +155,7 @@ def run_to_the_end(spark, topics, name, checkpoint, kind="ottla", **options):
     return [bytes(value) for value in found], query.recentProgress
 
 
+@pytest.mark.usefixtures("connector")
 def test_a_topic_made_again_is_skipped_by_the_official_connector_and_noticed_by_ours(
     spark, ottla_topics, tmp_path
 ):
@@ -192,6 +196,7 @@ def test_available_now_with_a_limit_and_a_report_of_the_lag(spark, topics, tmp_p
     ]
 
 
+@pytest.mark.usefixtures("connector")
 def test_a_stream_sees_partitions_that_come_later(spark, topics, tmp_path):
     """Growth under a running stream, read by both sources at once."""
     name = topics.create(1)

@@ -8,7 +8,7 @@ from pyspark.sql import functions
 from ottla.testing.spark import read_topic, spark_tally
 from ottla.testing.tally import tally
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("connector")]
 
 TOPIC = "events"
 PARTITIONS = 4

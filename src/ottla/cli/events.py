@@ -16,6 +16,7 @@ from ottla.cli.options import (
     flag,
     output_option,
     run_async,
+    run_until_interrupted,
 )
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 
@@ -51,7 +52,8 @@ def command(
 ) -> None:
     if new and not follow:
         raise click.UsageError("--new goes with --follow")
-    run_async(_execute(bootstrap_server, command_config, follow, new, topic, output))
+    run = run_until_interrupted if follow else run_async
+    run(_execute(bootstrap_server, command_config, follow, new, topic, output))
 
 
 async def _execute(

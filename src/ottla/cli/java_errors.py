@@ -7,6 +7,7 @@ from ottla.errors import ErrorCode
 # Errors whose Java class is not named after the code.
 _JAVA_NAMES = {
     ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
+    ErrorCode.KAFKA_STORAGE_ERROR: "KafkaStorageException",
     ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "TopicAuthorizationException",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ClusterAuthorizationException",

@@ -11,6 +11,7 @@ from typing import NamedTuple, NoReturn
 import click
 
 from ottla import __version__
+from ottla.cli.hints import HintingGroup
 from ottla.cli.options import describe_error
 from ottla.errors import OttlaError
 
@@ -22,6 +23,8 @@ class _Entry(NamedTuple):
 
 COMMANDS = {
     "up": _Entry("up", "Start a cluster on this machine."),
+    "status": _Entry("status", "Show what runs of a cluster that `ottla up` started."),
+    "down": _Entry("down", "Stop a cluster that `ottla up` started."),
     "broker": _Entry("broker", "Run one broker from a server.properties file."),
     "zookeeper": _Entry(
         "zookeeper", "Serve a single-node metadata store over the ZooKeeper protocol."
@@ -32,13 +35,20 @@ COMMANDS = {
     ),
     "cluster": _Entry("cluster", "Show who is alive and who is the controller."),
     "reassign": _Entry("reassign.command", "Move partitions between brokers and log directories."),
+    "log-dirs": _Entry("log_dirs", "Show log directories, and logs that no topic owns."),
     "elect": _Entry("elect", "Elect leaders of partitions."),
     "groups": _Entry("groups.command", "List, describe, reset and delete consumer groups."),
+    "acls": _Entry("acls.command", "Add, remove and list ACLs: who may do what."),
     "produce": _Entry("data.produce", "Write lines of text as records to a topic."),
     "consume": _Entry("data.consume", "Read records of a topic."),
+    "get-offsets": _Entry("data.get_offsets", "Show offsets of topics, by end or by time."),
+    "delete-records": _Entry(
+        "data.delete_records", "Delete the records before given offsets, for good."
+    ),
     "dump-log": _Entry(
         "data.dump_log", "Show batches, records and index entries of a log's files."
     ),
+    "zk": _Entry("zk.command", "Read znodes: ls, get, watch."),
     "events": _Entry("events", "Show what the controller did to topics."),
     "pipeline": _Entry("pipeline", "Run data pipelines over topics, on Spark."),
     "bench": _Entry("bench", "Measure parts of Ottla beside their peers."),
@@ -47,7 +57,7 @@ FAILED = 1
 INTERRUPTED = 130
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(HintingGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

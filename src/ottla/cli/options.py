@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +34,12 @@ def run_async(work: Coroutine[Any, Any, None]) -> None:
         runner.run(work)
 
 
+def run_until_interrupted(work: Coroutine[Any, Any, None]) -> None:
+    """For what goes on until Ctrl-C, which then is no failure."""
+    with contextlib.suppress(KeyboardInterrupt):
+        run_async(work)
+
+
 def _report_unless_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     from asyncio import InvalidStateError
 
@@ -39,11 +48,28 @@ def _report_unless_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str,
         loop.default_exception_handler(context)
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """For a question to the user amid work: Ctrl-C ends it at once, where asyncio would first
+    wait for the work's next pause, which comes with the answer."""
+    import signal
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def describe_error(error: OttlaError) -> str:
     """A failure in words."""
-    from ottla.metadata.store import StoreError  # needed on the way to an error message only
+    # Needed on the way to an error message only.
+    from ottla.metadata.store import StoreError, StoreUnreachableError
 
-    if not isinstance(error, StoreError):
+    if not isinstance(error, StoreError) or isinstance(error, StoreUnreachableError):
         return str(error) or type(error).__name__
     # Errors of the store carry a path at most: `ConnectionLossError` reads "connection loss".
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Error")).lower()
@@ -76,6 +102,14 @@ settings_option = click.option(
     metavar="KEY=VALUE",
     callback=parse_settings,
     help="A broker config; may be given more than once and wins over everything else.",
+)
+
+data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("ottla-data"),
+    show_default=True,
+    help="Folder for everything that is kept.",
 )
 
 bootstrap_option = click.option(

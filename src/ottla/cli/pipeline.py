@@ -8,23 +8,32 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.hints import HintingGroup
 from ottla.cli.options import BOOTSTRAP_VARIABLE, print_json
 from ottla.pipelines.spec import JOB_KINDS, Pipeline
-from ottla.pipelines.spec_keys import Kind, SpecError, is_required, parse_duration_s, yaml_name
+from ottla.pipelines.spec_keys import (
+    Kind,
+    SpecError,
+    SpecErrors,
+    is_required,
+    parse_duration_s,
+    yaml_name,
+)
 from ottla.pipelines.spec_reader import job_from_values, load_pipeline, override
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ottla.pipelines.report import PipelineReport
 
 
-@click.group("pipeline", help="Run data pipelines over topics, on Spark.")
+@click.group("pipeline", cls=HintingGroup, help="Run data pipelines over topics, on Spark.")
 def command() -> None:
     pass
 
@@ -65,18 +74,66 @@ def run_file(
     output: str,
 ) -> None:
     given = {"format": topic_format, "trigger": trigger}
-    pipeline = override(load_pipeline(file), given, "command line")
-    ctx.exit(_run(pipeline, bootstrap_server, master, checkpoints, metrics, limit, output))
+    with _each_on_a_line():
+        pipeline = override(load_pipeline(file), given, "command line")
+        code = _run(pipeline, bootstrap_server, master, checkpoints, metrics, limit, output)
+    ctx.exit(code)
 
 
-@command.command("check", help="Read a pipeline file and say what it would do.")
+@command.command("check", help="Look for all that is wrong with a pipeline file; run nothing.")
 @click.argument("file", type=click.Path(path_type=Path))
-def check(file: Path) -> None:
-    pipeline = load_pipeline(file)
+@click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to ask first.")
+@click.option(
+    "--spark/--no-spark",
+    default=None,
+    help="Let Spark read SQL and schemas, or not.  [default: where it is installed]",
+)
+@click.pass_context
+def check(ctx: click.Context, file: Path, bootstrap_server: str | None, spark: bool | None) -> None:
+    with _each_on_a_line():
+        pipeline = load_pipeline(file)
+        servers = {"bootstrap_servers": _servers(pipeline, bootstrap_server)}
+        wrong = _problems(override(pipeline, servers, "command line"), spark)
+    for line in wrong:
+        click.echo(f"Error: {line}", err=True)
+    if wrong:
+        ctx.exit(1)
     for job in pipeline.jobs:
         arrow = ", ".join(job.reads()) or "-"
         targets = ", ".join(topic.name for topic in job.writes()) or "-"
         click.echo(f"{job.name}: {arrow} -> {targets}")
+
+
+def _problems(pipeline: Pipeline, with_spark: bool | None) -> list[str]:
+    from ottla.pipelines.checks import before_spark, plans, problems
+    from ottla.pipelines.context import JobContext
+    from ottla.pipelines.sessions import pipeline_session
+    from ottla.spark.launch.session import SparkMissing, missing_reason
+
+    found = before_spark.find(pipeline)
+    missing = missing_reason()
+    if with_spark and missing is not None:
+        raise SparkMissing(missing)
+    if with_spark is None and missing is not None:
+        click.echo(f"SQL and schemas are not looked at: {missing}", err=True)
+    if with_spark is not False and missing is None:
+        # Plans need no cluster of Spark's, and nothing of what its JVM says.
+        local = dataclasses.replace(pipeline, master="local[1]")
+        with pipeline_session(local, log=Path(os.devnull)) as spark:
+            barred = {problem.job for problem in found if problem.bars_plan}
+            found += [p for p in plans.find(JobContext(spark, local)) if p.job not in barred]
+    return problems.lines(pipeline, found)
+
+
+@contextmanager
+def _each_on_a_line() -> Iterator[None]:
+    """Several errors are several lines."""
+    try:
+        yield
+    except SpecErrors as errors:
+        for line in errors.lines:
+            click.echo(f"Error: {line}", err=True)
+        click.get_current_context().exit(1)
 
 
 def _job_command(kind: str) -> click.Command:
@@ -97,7 +154,9 @@ def _job_command(kind: str) -> click.Command:
         }
         job = job_from_values(kind, values, kind, Path())
         pipeline = Pipeline(name=job.name or kind, jobs=(job,)).named()
-        click.get_current_context().exit(_run(pipeline, **shared))
+        with _each_on_a_line():
+            code = _run(pipeline, **shared)
+        click.get_current_context().exit(code)
 
     built: Any = _run_options(run_job)
     for field in reversed(own):
@@ -154,9 +213,8 @@ def _run(
     limit: str | None,
     output: str,
 ) -> int:
-    servers = bootstrap_server or pipeline.bootstrap_servers or os.environ.get(BOOTSTRAP_VARIABLE)
     changes = {
-        "bootstrap_servers": servers,
+        "bootstrap_servers": _servers(pipeline, bootstrap_server),
         "master": master,
         "checkpoints": checkpoints,
         "metrics_port": metrics,
@@ -174,15 +232,21 @@ def _run(
     return 0 if report.is_sound else 1
 
 
+def _servers(pipeline: Pipeline, given: str | None) -> str | None:
+    return given or pipeline.bootstrap_servers or os.environ.get(BOOTSTRAP_VARIABLE)
+
+
 def _execute(pipeline: Pipeline, limit_s: float | None) -> PipelineReport:
     from contextlib import ExitStack
 
     from rich.console import Console
 
     from ottla.pipelines import live, sessions
+    from ottla.pipelines.checks import before_spark, problems
     from ottla.pipelines.runner import StopSignal, run_pipeline
     from ottla.runtime import system_runtime
 
+    problems.raise_for(pipeline, before_spark.find(pipeline))
     stop = StopSignal()
     # The report goes to stdout, what happens meanwhile to stderr.
     console = Console(stderr=True)

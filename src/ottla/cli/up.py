@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.options import settings_option
+from ottla.cli.options import data_option, flag, settings_option
 
 _PORT = click.IntRange(1, 65535)
 _MAX_BROKERS = 32
@@ -34,14 +34,21 @@ def _metrics_port(_ctx: click.Context, _param: click.Parameter, value: str) -> i
     "--zookeeper", metavar="HOST:PORT/CHROOT",
     help="Use this ZooKeeper instead of starting a store.",
 )  # fmt: skip
-@click.option(
-    "--data", type=click.Path(file_okay=False, path_type=Path), default=Path("ottla-data"),
-    show_default=True, help="Folder for everything that is kept.",
-)  # fmt: skip
+@data_option
 @click.option(
     "--metrics", metavar="PORT|off", default="off", show_default=True, callback=_metrics_port,
     help="Serve GET /metrics for Prometheus: the first broker on PORT, the others on the next.",
 )  # fmt: skip
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+    help="Address to listen on, of brokers and store; 0.0.0.0 is all of this machine's.",
+)  # fmt: skip
+@click.option(
+    "--advertise", metavar="HOST",
+    help="Name or address by which clients reach this machine.  [default: --host]",
+)  # fmt: skip
+@flag("detach", "Return when the cluster is ready; `ottla down` stops it.")
+@flag("restart", "Start brokers, and the store, again when they die.")
 @settings_option
 @click.pass_context
 def command(
@@ -52,10 +59,21 @@ def command(
     zookeeper: str | None,
     data: Path,
     metrics: int | None,
+    host: str,
+    advertise: str | None,
+    detach: bool,
+    restart: bool,
     overrides: dict[str, str],
 ) -> None:
     from ottla.process import supervisor
+    from ottla.process.up_options import UpOptions, is_every_address
 
+    if is_every_address(host) and advertise is None:
+        raise click.UsageError(
+            f"--host {host} listens everywhere: name with --advertise the host that clients use"
+        )
+    if advertise is not None and is_every_address(advertise):
+        raise click.UsageError(f"--advertise {advertise} leads clients nowhere: name this machine")
     if zookeeper is not None and zookeeper_port is not None:
         raise click.UsageError("--zookeeper and --zookeeper-port cannot be used together")
     last_port = port + brokers - 1
@@ -68,7 +86,7 @@ def command(
         taken = {*range(port, last_port + 1), *([store_port] if zookeeper is None else [])}
         if metrics + brokers - 1 > 65535 or not taken.isdisjoint(range(metrics, metrics + brokers)):
             raise click.UsageError(f"--metrics {metrics} leaves no room for {brokers} brokers")
-    options = supervisor.UpOptions(
+    options = UpOptions(
         brokers=brokers,
         port=port,
         zookeeper_port=store_port,
@@ -76,5 +94,9 @@ def command(
         data=data,
         overrides=overrides,
         metrics_port=metrics,
+        host=host,
+        advertise=advertise,
+        detach=detach,
+        restart=restart,
     )
     ctx.exit(supervisor.run(options))

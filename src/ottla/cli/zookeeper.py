@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ import click
 from ottla.errors import OttlaError
 
 DEFAULT_PORT = 2181
+# Not a flag: whoever lists processes would read it.
+SUPER_DIGEST = "OTTLA_SUPER_DIGEST"
 
 
 async def serve(
@@ -24,6 +27,8 @@ async def serve(
     min_session_timeout_ms: int | None = None,
     max_session_timeout_ms: int | None = None,
     fsync: bool = True,
+    extended_types: bool = False,
+    super_digest: str | None = None,
 ) -> None:
     """Runs until SIGTERM, SIGINT or SIGHUP. `ready_callback` gets the port once clients may come.
 
@@ -32,6 +37,7 @@ async def serve(
     """
     from ottla.process.stop_signals import stop_signals
     from ottla.runtime import system_runtime
+    from ottla.zk.server.options import StoreOptions
     from ottla.zk.server.pipeline import StoreFailed
     from ottla.zk.server.server import ZooKeeperServer
     from ottla.zk.server.sessions import SessionLimits
@@ -54,6 +60,7 @@ async def serve(
         port,
         limits=SessionLimits.of(tick_ms, min_session_timeout_ms, max_session_timeout_ms),
         fsync=fsync,
+        options=StoreOptions(extended_types, super_digest),
         on_failure=fail,
     )
     await server.start()
@@ -88,6 +95,16 @@ async def serve(
     is_flag=True,
     help="Make a damaged folder usable again with what can be read of it, and end.",
 )
+@click.option(
+    "--extended-types/--no-extended-types",
+    default=False,
+    help="Let clients make nodes with a time to live, as zookeeper.extendedTypesEnabled does.",
+)
+@click.option(
+    "--super-digest-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help=f"File with the digest of the super user, who passes every ACL; else {SUPER_DIGEST}.",
+)
 def command(
     port: int,
     host: str,
@@ -97,6 +114,8 @@ def command(
     max_session_timeout_ms: int | None,
     fsync: bool,
     is_repair: bool,
+    extended_types: bool,
+    super_digest_file: Path | None,
 ) -> None:
     """Serve a metadata store that ZooKeeper clients and Apache Kafka brokers can use."""
     if is_repair:
@@ -119,6 +138,8 @@ def command(
                 min_session_timeout_ms=min_session_timeout_ms,
                 max_session_timeout_ms=max_session_timeout_ms,
                 fsync=fsync,
+                extended_types=extended_types,
+                super_digest=_super_digest(super_digest_file),
             )
         )
     except OSError as error:
@@ -144,3 +165,14 @@ def _repair(folder: Path) -> None:
         lock.release()
     for line in told or [f"{folder} is whole: nothing was changed"]:
         click.echo(line)
+
+
+def _super_digest(file: Path | None) -> str | None:
+    """Of the file, else of the environment."""
+    from ottla.zk.server.options import parse_super_digest
+
+    text = os.environ.get(SUPER_DIGEST) if file is None else file.read_text(errors="replace")
+    try:
+        return None if text is None else parse_super_digest(text)
+    except OttlaError as error:
+        raise click.ClickException(f"{file or SUPER_DIGEST}: {error}") from None

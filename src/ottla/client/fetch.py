@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 EARLIEST = -2
 LATEST = -1
+# KIP-734 and KIP-405: the record with the largest timestamp, the first that is on a broker's disk,
+# the last that is in tiered storage; each with the version of ListOffsets that brought it.
+MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -3, -4, -5
+_LIST_VERSIONS = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 MAX_WAIT_MS = 500
 MAX_BYTES = 8 * 1024 * 1024
 MAX_PARTITION_BYTES = 1024 * 1024
@@ -126,10 +130,14 @@ async def _list_offsets_of(
     request_ms = min(timeout_ms, cluster.request_timeout_ms)
     try:
         channel = await cluster.channel_to(leader, timeout_ms=request_ms)
-        answer = await channel.send(request, timeout_ms=request_ms, min_version=1)
+        answer = await channel.send(
+            request, timeout_ms=request_ms, min_version=_LIST_VERSIONS.get(timestamp, 1)
+        )
     except OSError as error:
         # Another broker may lead soon.
         return dict.fromkeys(group, unreachable("listOffsets", error))
+    except KafkaError as error:  # the broker is too old for this timestamp
+        return dict.fromkeys(group, error)
     return {
         TopicPartition(topic.name, p.partition_index): response_error(p.error_code)
         if p.error_code

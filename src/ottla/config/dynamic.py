@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
-from ottla.config.catalog import all_definitions, base_name
+from ottla.config.catalog import all_definitions, base_name, broker_synonyms
 from ottla.config.definitions import ConfigDef, ConfigError, ConfigType, UpdateMode
 from ottla.config.unused import dynamic_only_definitions
 from ottla.config.values import BrokerValues
@@ -29,6 +29,15 @@ _THREAD_COUNTS = (
     "num.recovery.threads.per.data.dir", "background.threads",
 )  # fmt: skip
 _CLEANER_THREADS = "log.cleaner.threads"
+# What a broker here reads once, at its start, though Kafka takes it over at any time. All else that
+# concerns listeners has no meaning here and is stored and shown, as in Kafka.
+_READ_AT_START = frozenset(
+    (
+        "listeners", "advertised.listeners", "listener.security.protocol.map",
+        "sasl.mechanism.inter.broker.protocol", "sasl.enabled.mechanisms",
+    )
+)  # fmt: skip
+_READ_AT_START_PER_LISTENER = frozenset(("sasl.enabled.mechanisms", "sasl.jaas.config"))
 
 
 def check_dynamic(changes: Mapping[str, str], *, per_broker: bool) -> None:
@@ -94,12 +103,13 @@ def check_change(current: BrokerValues, proposed: BrokerValues) -> None:
 
 def needs_restart(current: BrokerValues, entries: Mapping[str, str]) -> list[str]:
     """Configs that would get another value than the broker runs with, where it cannot take it
-    over: listeners and their security. `entries` are those of the one broker."""
+    over: listeners and their users. `entries` are those of the one broker."""
     named = dict.fromkeys((*current.dynamic_broker, *entries))
     return [
         name
-        for name in _per_broker(named)
-        if {**current.static, **entries}.get(name)
+        for name in named
+        if _is_read_at_start(name)
+        and {**current.static, **entries}.get(name)
         != {**current.static, **current.dynamic_broker}.get(name)
     ]
 
@@ -111,6 +121,12 @@ def without_restart(
     kept = {name: text for name, text in entries.items() if name not in set(waiting)}
     running = current.dynamic_broker
     return kept | {name: running[name] for name in waiting if name in running}
+
+
+def _is_read_at_start(name: str) -> bool:
+    if base_name(name) == name:
+        return name in _READ_AT_START
+    return broker_synonyms(name)[-1] in _READ_AT_START_PER_LISTENER
 
 
 def _check_step(old: int, new: int, reasons: tuple[str, str, str]) -> None:

@@ -53,6 +53,8 @@ class ControllerContext:
         self.shutting_down: set[int] = set()
         # Brokers that are Ottla's, even while they are down (ADR 13).
         self.ottla_brokers: set[int] = set()
+        # Topics that have an entry in /ottla/ended, oldest first, and whether it waits for brokers.
+        self.ended: dict[TopicId, bool] = {}
         self.offline_dir_partitions: dict[int, set[TopicPartition]] = {}
         self.topics: set[str] = set()
         self.topic_ids: dict[str, TopicId] = {}
@@ -90,7 +92,7 @@ class ControllerContext:
         return not offline or tp not in offline
 
     def will_clean_up(self, broker_id: int) -> bool:
-        """Whether the broker is down and, being Ottla's, deletes stale logs when it returns."""
+        """Whether the broker is down and, being Ottla's, deletes what ended when it returns."""
         return broker_id not in self.brokers and broker_id in self.ottla_brokers
 
     def online_check(

@@ -3,8 +3,8 @@
 A topic is deleted once every replica has reported success. It waits (is ineligible) while a replica
 is on a dead broker or a failed directory, while it is being reassigned, or after a stop was
 refused; the return of a broker, the end of a reassignment or a new controller tries again. Unlike
-in Kafka a dead broker of Ottla's own is not waited for: it deletes stale logs when it returns (ADR
-13).
+in Kafka a dead broker of Ottla's own is not waited for: it deletes the logs when it returns (ADR
+13), because an entry in the store says that the topic ended (ADR 28).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.controller import partition_machine, replica_machine
+from ottla.controller import ended_topics, partition_machine, replica_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import send_update_metadata
@@ -204,7 +204,11 @@ def _start(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
 
 def _complete(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
     """Removes the znodes level by level over all topics, the admin node last of all, so that a
-    controller that dies in between leaves a deletion that its successor can finish."""
+    controller that dies in between leaves a deletion that its successor can finish. Before all of
+    them comes the entry that tells a deleted topic from one that got lost."""
+    topics = yield from ended_topics.announce(ctx, topics)
+    if not topics:
+        return
     partitions = [tp for topic in topics for tp in ctx.partitions_of(topic)]
     yield from _abandon_dead_replicas(ctx, topics)
     for topic in topics:

@@ -54,6 +54,19 @@ class ConnectionLossError(StoreError):
     code = -4
 
 
+class StoreUnreachableError(ConnectionLossError):
+    """There is no session yet: none of the servers that were named answers. The text says why."""
+
+    def __init__(self, servers: str, waited_ms: int, reason: str = "") -> None:
+        super().__init__(servers)
+        self._words = f"no ZooKeeper server answered at {servers} within {waited_ms / 1000:g} s"
+        if reason:
+            self._words += f": {reason}"
+
+    def __str__(self) -> str:
+        return self._words
+
+
 class MarshallingError(StoreError):
     code = -5
 
@@ -152,6 +165,21 @@ class CreateMode(IntEnum):
     PERSISTENT_SEQUENTIAL = 2
     EPHEMERAL_SEQUENTIAL = 3
     CONTAINER = 4
+    PERSISTENT_WITH_TTL = 5
+    PERSISTENT_SEQUENTIAL_WITH_TTL = 6
+
+
+EPHEMERAL_MODES = frozenset((CreateMode.EPHEMERAL, CreateMode.EPHEMERAL_SEQUENTIAL))
+SEQUENTIAL_MODES = frozenset(
+    (
+        CreateMode.PERSISTENT_SEQUENTIAL,
+        CreateMode.EPHEMERAL_SEQUENTIAL,
+        CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL,
+    )
+)
+TTL_MODES = frozenset((CreateMode.PERSISTENT_WITH_TTL, CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL))
+# What a request without a time to live says, where it has to say something.
+NO_TTL = -1
 
 
 class Acl(NamedTuple):
@@ -169,6 +197,7 @@ class Create:
     data: bytes | None = None
     mode: CreateMode = CreateMode.PERSISTENT
     acl: tuple[Acl, ...] = OPEN_ACL
+    ttl_ms: int = NO_TTL
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +224,9 @@ Op = Create | SetData | Delete | Check
 
 @dataclass(frozen=True, slots=True)
 class OpResult:
-    """Outcome of one operation of a multi: the created path, the new stat, or the error."""
+    """Outcome of one operation of a multi: the created path, the new stat, or the error.
+
+    Of a node that was made, ZooKeeper before 3.6 does not tell the times: they are 0 there."""
 
     path: str | None = None
     stat: Stat | None = None
@@ -235,8 +266,13 @@ class MetadataStore(Protocol):
         *,
         mode: CreateMode = CreateMode.PERSISTENT,
         acl: tuple[Acl, ...] = OPEN_ACL,
+        ttl_ms: int = NO_TTL,
     ) -> tuple[str, Stat]:
-        """The path really made (sequential nodes get their number) and its stat."""
+        """The path really made (sequential nodes get their number) and its stat.
+
+        `ttl_ms` is for the modes with a TTL and only for them: such a node goes once it has no
+        children and its data was not set for so long. UnimplementedError where the server does
+        not have them (ZooKeeper needs extendedTypesEnabled)."""
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat: ...
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.pipelines.spec import DEFAULT_BOOTSTRAP, Ingest, Job, Pipeline, TopicStreamJob
+from ottla.pipelines.noted_rows import NotedRows
+from ottla.pipelines.progress import ROWS_OUT
+from ottla.pipelines.spec import Job, Pipeline, TopicStreamJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +19,8 @@ class Stream:
     """One streaming query of a job: what is read, and where it goes.
 
     `each_batch` takes the place of a sink. `now_and_then` is called while the query runs, `after`
-    when it has ended; what they return is a note for the report.
+    when it has ended; what they return is a note for the report. `noted` knows what a batch that
+    was cut off has written.
     """
 
     name: str
@@ -28,15 +31,17 @@ class Stream:
     each_batch: Callable[[DataFrame, int], None] | None = None
     now_and_then: Callable[[], str] | None = None
     after: Callable[[], str] | None = None
+    noted: NotedRows | None = None
 
 
 @dataclass(frozen=True)
 class BatchResult:
     """What a job that is not a stream has done: lines for people, data for programs."""
 
-    rows: int
+    rows_in: int
     lines: Sequence[str] = ()
     data: Any = None
+    rows_out: int | None = None
 
 
 @dataclass(frozen=True)
@@ -45,15 +50,13 @@ class JobContext:
     pipeline: Pipeline
 
     def bootstrap_servers(self, job: Job) -> str:
-        return job.bootstrap_servers or self.pipeline.bootstrap_servers or DEFAULT_BOOTSTRAP
+        return self.pipeline.servers_of(job)
 
     def kafka(self, job: Job) -> dict[str, str]:
-        return {**self.pipeline.kafka, **(job.kafka or {})}
+        return self.pipeline.kafka_of(job)
 
     def topic_format(self, job: Job) -> str:
-        # The format of an ingest job is that of its files.
-        own = None if isinstance(job, Ingest) else job.format
-        return own or self.pipeline.format
+        return self.pipeline.topic_format_of(job)
 
     def connection(self, job: Job) -> dict[str, str]:
         """Options that reader and writer share, under the official connector's names."""
@@ -93,9 +96,20 @@ class JobContext:
         format_ = self.topic_format(job)
         options = self.connection(job) | {"topic": topic}
         # Spark lets no sink written in Python take updates; a batch of updates is a batch of rows.
-        if mode == "update" and format_ == "ottla":
-            return Stream(name, records, mode, each_batch=_batch_writer(options))
-        return Stream(name, records, mode, format_, options)
+        if format_ != "ottla":
+            return Stream(name, records, mode, format_, options)
+        noted = NotedRows(self.spark, self.bootstrap_servers(job), self.kafka(job))
+        if mode == "update":
+            counted = count_rows_out(records)
+            return Stream(name, counted, mode, each_batch=_batch_writer(options), noted=noted)
+        return Stream(name, records, mode, format_, options, noted=noted)
+
+
+def count_rows_out(frame: DataFrame) -> DataFrame:
+    """For functions that take batches: Spark does not see what they write."""
+    from pyspark.sql import functions
+
+    return frame.observe(ROWS_OUT, functions.count(functions.lit(1)).alias("n"))
 
 
 def connection_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:

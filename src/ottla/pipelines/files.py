@@ -26,7 +26,9 @@ class FileStore:
     """The file system that `root` is on."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        self._path: Any = spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._path = jvm.org.apache.hadoop.fs.Path
         settings = spark.sparkContext._jsc.hadoopConfiguration()
         self._system = self._path(root).getFileSystem(settings)
         self.root = str(self._system.makeQualified(self._path(root)).toString())
@@ -47,6 +49,14 @@ class FileStore:
                 yield from self.walk(place)
             else:
                 yield FileEntry(place, int(status.getLen()))
+
+    def read_text(self, path: str) -> str:
+        """A small file."""
+        stream = self._system.open(self._path(path))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
 
     def move(self, source: str, target: str) -> None:
         """Renames; the target must not be there."""

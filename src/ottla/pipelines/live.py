@@ -56,7 +56,7 @@ def table(streams: Sequence[StreamRun]) -> Table:
     grid = Table(box=None, padding=(0, 2), pad_edge=False)
     for title in ("job", "state"):
         grid.add_column(title)
-    for title in ("rows", "rows/s", "lag", "batch"):
+    for title in ("rows in", "out", "rows/s", "lag", "batch"):
         grid.add_column(title, justify="right")
     grid.add_column("")
     for run in streams:
@@ -64,7 +64,8 @@ def table(streams: Sequence[StreamRun]) -> Table:
         grid.add_row(
             escape(run.name),
             f"[{colour}]{run.state}[/]",
-            f"{run.progress.rows:,}",
+            f"{run.progress.rows_in:,}",
+            f"{run.progress.rows_out:,}",
             f"{run.rows_per_s:,.0f}",
             lag_text(run),
             batch_text(run),
@@ -74,7 +75,8 @@ def table(streams: Sequence[StreamRun]) -> Table:
 
 
 def line(run: StreamRun) -> str:
-    words = f"{run.name}: {run.state}, {run.progress.rows:,} rows, {run.rows_per_s:,.0f} rows/s"
+    words = f"{run.name}: {run.state}, {run.progress.rows_in:,} rows in"
+    words += f", {run.progress.rows_out:,} out, {run.rows_per_s:,.0f} rows/s"
     words += f", lag {lag_text(run)}, batch {batch_text(run)}"
     return f"{words} ({run.error})" if run.error else words
 

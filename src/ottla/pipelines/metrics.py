@@ -28,6 +28,7 @@ class JobMetrics:
 
         labels = ("pipeline", "job")
         rows = CounterMetricFamily("ottla_pipeline_rows", "Rows read.", labels=labels)
+        written = CounterMetricFamily("ottla_pipeline_rows_written", "Rows written.", labels=labels)
         batches = CounterMetricFamily("ottla_pipeline_batches", "Micro-batches.", labels=labels)
         restarts = CounterMetricFamily("ottla_pipeline_restarts", "Restarts.", labels=labels)
         speed = GaugeMetricFamily("ottla_pipeline_rows_per_second", "Of late.", labels=labels)
@@ -38,7 +39,8 @@ class JobMetrics:
         running = GaugeMetricFamily("ottla_pipeline_running", "1 while it runs.", labels=labels)
         for run in self.streams:
             job = (self._pipeline, run.name)
-            rows.add_metric(job, run.progress.rows)
+            rows.add_metric(job, run.progress.rows_in)
+            written.add_metric(job, run.progress.rows_out)
             batches.add_metric(job, run.progress.batches)
             restarts.add_metric(job, run.restarts)
             speed.add_metric(job, run.rows_per_s)
@@ -47,7 +49,7 @@ class JobMetrics:
                 lag.add_metric(job, run.progress.lag)
             if run.progress.batch_s is not None:
                 batch_s.add_metric(job, run.progress.batch_s)
-        yield from (rows, batches, restarts, speed, lag, batch_s, running)
+        yield from (rows, written, batches, restarts, speed, lag, batch_s, running)
 
 
 @contextmanager

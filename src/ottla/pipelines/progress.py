@@ -11,11 +11,19 @@ _WINDOW_S = 10.0
 _MAX_POINTS = 200
 
 
+# Observed where Spark cannot count what a sink takes, and for rows that go nowhere.
+ROWS_OUT = "ottla_rows_out"
+LEFT_OUT = "ottla_left_out"
+
+
 class StreamProgress:
-    """Rows, speed, lag and batch time of one query, also across restarts."""
+    """Rows in and out, speed, lag and batch time of one query, also across restarts."""
 
     def __init__(self) -> None:
-        self.rows = 0
+        self.rows_in = 0
+        self.rows_out = 0
+        # Rows that did not fit the schema and went nowhere.
+        self.left_out = 0
         self.batches = 0
         self.lag: int | None = None
         self.batch_s: float | None = None
@@ -31,18 +39,27 @@ class StreamProgress:
     def absorb(self, progress: Mapping[str, Any], now_s: float) -> None:
         """Takes one report; the same one may come again."""
         place = (str(progress.get("runId")), int(progress.get("batchId", 0)))
-        rows = int(progress.get("numInputRows") or 0)
+        rows_in = int(progress.get("numInputRows") or 0)
+        rows_out = rows_out_of(progress)
         self.lag = lag_of(progress)
         is_new = self._last is None or self._last[0] != place[0] or self._last[1] < place[1]
-        # While idle, Spark reports the batch that is to come, without rows, again and again.
-        if rows == 0 or not is_new:
+        # While idle, Spark reports the batch that is to come, without rows, again and again. A
+        # batch without input may still tell of windows that are over.
+        if (rows_in == 0 and rows_out == 0) or not is_new:
             return
         self._last = place
-        self.rows += rows
+        self.rows_in += rows_in
+        self.rows_out += rows_out
+        self.left_out += observed(progress, LEFT_OUT)
         self.batches += 1
         spent = progress.get("durationMs") or {}
         self.batch_s = float(spent.get("triggerExecution", 0)) / 1000
-        self._points.append((now_s, rows))
+        self._points.append((now_s, rows_in))
+
+    @property
+    def last_batch(self) -> int:
+        """The number of the last batch that was told, -1 for none."""
+        return -1 if self._last is None else self._last[1]
 
     def rows_per_s(self, now_s: float) -> float:
         """Over the last seconds."""
@@ -51,6 +68,19 @@ class StreamProgress:
             return 0.0
         span = max(now_s - recent[0][0], self.batch_s or 0.0, 1.0)
         return sum(rows for _, rows in recent) / span
+
+
+def rows_out_of(progress: Mapping[str, Any]) -> int:
+    """What the batch wrote, from the sink; of a function that takes batches, as observed."""
+    sink = progress.get("sink") or {}
+    told = int(sink.get("numOutputRows", -1))
+    return told if told >= 0 else observed(progress, ROWS_OUT)
+
+
+def observed(progress: Mapping[str, Any], name: str) -> int:
+    """The sum of the observations of this name, or of several with a number after it."""
+    metrics = progress.get("observedMetrics") or {}
+    return sum(int(row["n"] or 0) for key, row in metrics.items() if key.startswith(name))
 
 
 def lag_of(progress: Mapping[str, Any]) -> int | None:

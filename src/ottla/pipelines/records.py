@@ -26,9 +26,10 @@ class ParsedRows(NamedTuple):
     bad: DataFrame | None
 
 
-def parse_values(frame: DataFrame, schema: str) -> ParsedRows:
+def parse_values(frame: DataFrame, schema: str, count_bad_as: str | None = None) -> ParsedRows:
     """`bytes` leaves the source's columns, `text` makes key and value strings, and columns are
-    taken out of JSON objects, with `_key`, `_topic`, `_partition`, `_offset` and `_timestamp`."""
+    taken out of JSON objects, with `_key`, `_topic`, `_partition`, `_offset` and `_timestamp`.
+    Rows that do not fit are counted under a name where nobody else sees them."""
     from pyspark.sql import functions
 
     if schema == "bytes":
@@ -39,6 +40,8 @@ def parse_values(frame: DataFrame, schema: str) -> ParsedRows:
     columns = columns_of(schema)
     parsed = frame.withColumn(_PARSED, _from_json(columns))
     fits = _fits(columns)
+    if count_bad_as is not None:
+        parsed = parsed.observe(count_bad_as, functions.count_if(~fits).alias("n"))
     good = parsed.where(fits).select(
         *(functions.col(_PARSED)[name].alias(name) for name in columns.names),
         functions.col("key").cast("string").alias("_key"),

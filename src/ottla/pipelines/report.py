@@ -20,7 +20,10 @@ class JobReport:
     name: str
     kind: str
     state: str  # finished, stopped or failed
-    rows: int
+    rows_in: int
+    # None where a job writes no rows, or does not say.
+    rows_out: int | None = None
+    dead_letters: int | None = None
     batches: int = 0
     restarts: int = 0
     seconds: float = 0.0
@@ -55,7 +58,11 @@ class PipelineReport:
         width = max((len(job.name) for job in self.jobs), default=0)
         lines = []
         for job in self.jobs:
-            words = f"{job.name:<{width}}  {job.state:<8}  {job.rows:>12,} rows"
+            words = f"{job.name:<{width}}  {job.state:<8}  {job.rows_in:>12,} rows in"
+            if job.rows_out is not None:
+                words += f"  {job.rows_out:>12,} out"
+            if job.dead_letters is not None:
+                words += f"  {job.dead_letters:,} dead letters"
             if job.batches:
                 words += f"  {job.batches:>6,} batches"
             if job.restarts:
@@ -76,7 +83,7 @@ def reason_of(error: BaseException | str) -> str:
             return found["words"][:MAX_REASON_CHARS]
     first, root = lines[0], _lines(_root(error))[0]
     words = first if root in first else f"{first} ({root})"
-    return words[:MAX_REASON_CHARS]
+    return words[:MAX_REASON_CHARS].rstrip(";")
 
 
 def _root(error: BaseException | str) -> BaseException | str:

@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import OttlaError
 from ottla.pipelines import stop_order, topics
+from ottla.pipelines.checks import before_spark, clusters, plans, problems
+from ottla.pipelines.checks.problems import Problem
 from ottla.pipelines.context import BatchResult, JobContext, Stream
 from ottla.pipelines.metrics import LOOPBACK, JobMetrics, serve
 from ottla.pipelines.report import JobReport, PipelineReport, reason_of
 from ottla.pipelines.spec import AVAILABLE_NOW, Job, Pipeline, StreamJob
-from ottla.pipelines.spec_keys import SpecError, TopicSpec
+from ottla.pipelines.spec_keys import TopicSpec
 from ottla.pipelines.stream_run import FAILED, FINISHED, WAITING, StreamRun
 from ottla.runtime import Clock, system_runtime
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from ottla.client.admin.client import Admin
 
 POLL_S = 0.5
 
@@ -47,10 +52,7 @@ class PipelineRun:
     def __init__(
         self, pipeline: Pipeline, spark: SparkSession, *, clock: Clock | None = None
     ) -> None:
-        self.pipeline = pipeline.named()
-        self.pipeline.check()
-        for job in self.pipeline.jobs:
-            job.check()
+        self.pipeline = _validated(pipeline)
         self._clock = clock or system_runtime().clock
         self._context = JobContext(spark, self.pipeline)
         self._began_s = self._now_s()
@@ -59,7 +61,8 @@ class PipelineRun:
         self.streams: list[StreamRun] = []
 
     def start(self) -> None:
-        """Raises OttlaError where topics cannot be made or a job's plan is wrong."""
+        """Raises OttlaError where a job's plan is wrong or topics cannot be made, in this order."""
+        problems.raise_for(self.pipeline, plans.find(self._context))
         self._prepare_topics()
         for job in self._jobs("before"):
             self._run_batch(job)
@@ -111,7 +114,7 @@ class PipelineRun:
         by_name = {report.name: report for report in self._batch_reports}
         ordered: list[JobReport] = []
         for job in self.pipeline.jobs:
-            ordered += [run.report() for run in self.streams if run.job is job]
+            ordered += _with_dead_letters([r.report() for r in self.streams if r.job is job])
             ordered += [by_name[job.name]] if job.name in by_name else []
         return PipelineReport(self.pipeline.name, self._now_s() - self._began_s, tuple(ordered))
 
@@ -122,18 +125,10 @@ class PipelineRun:
 
     def _prepare_topics(self) -> None:
         """By cluster: makes what jobs write, asks for what they only read."""
-        declared = self.pipeline.declared_topics()
-        clusters: dict[tuple[str, tuple[tuple[str, str], ...]], list[Job]] = {}
-        for job in self.pipeline.jobs:
-            place = (
-                self._context.bootstrap_servers(job),
-                tuple(sorted(self._context.kafka(job).items())),
-            )
-            clusters.setdefault(place, []).append(job)
-        for (servers, kafka), jobs in clusters.items():
-            written = {topic.name: declared[topic.name] for job in jobs for topic in job.writes()}
-            read = {name for job in jobs for name in job.reads()} - written.keys()
-            topics.with_admin(servers, dict(kafka), _prepare(written.values(), read, servers))
+        for cluster, use in clusters.uses(self.pipeline).items():
+            specs = [spec for _, spec in use.written.values()]
+            work = _prepare(specs, use.only_read(), cluster.servers)
+            topics.with_admin(cluster.servers, dict(cluster.kafka), work)
 
     def _stream_runs(self, job: Job) -> Iterator[StreamRun]:
         """One for each query; the plan is made once here so that a wrong one is told at once."""
@@ -142,10 +137,10 @@ class PipelineRun:
         build = _module(job).streams
         try:
             planned = build(self._context, job)
-        except OttlaError:
-            raise
         except Exception as error:
-            raise SpecError(f"job {job.name}: {reason_of(error)}") from error
+            words = str(error) if isinstance(error, OttlaError) else reason_of(error)
+            problems.raise_for(self.pipeline, [Problem(job.name, words)])
+            raise
         for index, stream in enumerate(planned):
             yield StreamRun(
                 job,
@@ -183,7 +178,8 @@ class PipelineRun:
                 job.name,
                 job.kind,
                 FINISHED,
-                result.rows,
+                result.rows_in,
+                result.rows_out,
                 seconds=round(self._now_s() - began_s, 3),
                 notes=tuple(result.lines),
                 data=result.data,
@@ -205,8 +201,13 @@ def run_pipeline(
 ) -> PipelineReport:
     """Runs until all jobs have ended, one has failed for good, `signal` asks for the end, or
     `limit_s` is over. Without a session one is started, and stopped at the end. `watch` sees the
-    jobs twice a second, `announce` is told where metrics are served."""
+    jobs twice a second, `announce` is told where metrics are served.
+
+    What is wrong is raised as SpecErrors before a topic is made, and, as far as that can be found
+    without it, before Spark is started."""
     signal = signal or StopSignal()
+    pipeline = _validated(pipeline)
+    problems.raise_for(pipeline, before_spark.find(pipeline))
     with ExitStack() as stack:
         session = stack.enter_context(_session(pipeline, spark))
         run = PipelineRun(pipeline, session)
@@ -224,6 +225,15 @@ def run_pipeline(
         if watch is not None:
             watch(run.streams)
         return run.finish()
+
+
+def _validated(pipeline: Pipeline) -> Pipeline:
+    """One that was made in Python may say anything."""
+    pipeline = pipeline.named()
+    pipeline.check()
+    for job in pipeline.jobs:
+        job.check()
+    return pipeline
 
 
 def _wait(
@@ -258,16 +268,25 @@ def _module(job: Job) -> Any:
     return importlib.import_module(f"ottla.pipelines.jobs.{job.kind}")
 
 
+def _with_dead_letters(reports: list[JobReport]) -> list[JobReport]:
+    """The queries of one job: the first has the second's rows as its dead letters."""
+    if len(reports) < 2:
+        return reports
+    first, second = reports
+    return [replace(first, dead_letters=second.rows_out), second]
+
+
 def _builder(
     build: Callable[[JobContext, Job], list[Stream]], context: JobContext, job: Job, index: int
 ) -> Callable[[], Stream]:
     return lambda: build(context, job)[index]
 
 
-def _prepare(specs: Any, read: set[str], servers: str) -> Callable[[Any], Any]:
-    async def work(admin: Any) -> None:
-        wanted: list[TopicSpec] = list(specs)
-        await topics.ensure_topics(admin, wanted)
+def _prepare(
+    specs: Sequence[TopicSpec], read: Iterable[str], servers: str
+) -> Callable[[Admin], Awaitable[None]]:
+    async def work(admin: Admin) -> None:
+        await topics.ensure_topics(admin, specs)
         await topics.require_topics(admin, sorted(read), servers)
 
     return work

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -27,6 +28,7 @@ def pipeline_session(pipeline: Pipeline, *, log: Path | None = None) -> Iterator
     """With `log` what Spark's JVM and its workers say goes there and not to stderr."""
     from ottla.spark.launch.session import session, stop_session
 
+    _silence_query_contexts()
     settings = {
         # Small data is the rule; 200 empty tasks for every batch would be slow.
         "spark.sql.shuffle.partitions": "8",
@@ -44,6 +46,12 @@ def pipeline_session(pipeline: Pipeline, *, log: Path | None = None) -> Iterator
         yield spark
     finally:
         stop_session(spark)
+
+
+def _silence_query_contexts() -> None:
+    """PySpark writes pages of JSON to stderr for every error in SQL; the error itself says all."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def needs_connector(pipeline: Pipeline) -> bool:

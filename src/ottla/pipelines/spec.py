@@ -282,6 +282,19 @@ class Pipeline:
         },
     )
     jobs: tuple[Job, ...] = ()
+    # Where it was read from, for messages; empty for one that was made in Python.
+    file: str = ""
+
+    def servers_of(self, job: Job) -> str:
+        return job.bootstrap_servers or self.bootstrap_servers or DEFAULT_BOOTSTRAP
+
+    def kafka_of(self, job: Job) -> dict[str, str]:
+        return {**self.kafka, **(job.kafka or {})}
+
+    def topic_format_of(self, job: Job) -> str:
+        # The format of an ingest job is that of its files.
+        own = None if isinstance(job, Ingest) else job.format
+        return own or self.format
 
     def topics(self) -> Iterator[tuple[Job, TopicSpec]]:
         for job in self.jobs:

@@ -19,6 +19,14 @@ class SpecError(OttlaError):
     """A pipeline file, or a job made in Python, that cannot be run; one line, naming the place."""
 
 
+class SpecErrors(SpecError):
+    """Several of them, each one line."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = tuple(lines)
+
+
 class Kind(Enum):
     TEXT = "text"
     TEXTS = "text, or a list of texts"

@@ -18,6 +18,7 @@ from ottla.pipelines.spec_keys import (
     Restart,
     Source,
     SpecError,
+    SpecErrors,
     TopicSpec,
     is_required,
     parse_duration_s,
@@ -58,10 +59,15 @@ def parse_pipeline(text: str, file: str = "pipeline", folder: Path | None = None
         hint = _suggestion("jobs", values) if items is None else ""
         raise SpecError(f"{file}: 'jobs' must be a list of at least one job{hint}")
     fields = reader.values(Pipeline, values, also=("jobs",))
-    jobs = tuple(
-        _read_job(item, number, file, folder or Path()) for number, item in enumerate(items, 1)
-    )
-    pipeline = Pipeline(**fields, jobs=jobs).named()
+    jobs, wrong = [], []
+    for number, item in enumerate(items, 1):
+        try:
+            jobs.append(_read_job(item, number, file, folder or Path()))
+        except SpecError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise SpecErrors(wrong)
+    pipeline = Pipeline(**fields, jobs=tuple(jobs), file=file).named()
     _checked(pipeline.check, file)
     return pipeline
 

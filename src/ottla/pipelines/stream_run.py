@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ottla.errors import OttlaError
 from ottla.pipelines.progress import StreamProgress
 from ottla.pipelines.report import JobReport, reason_of
 from ottla.pipelines.spec import AVAILABLE_NOW
 from ottla.pipelines.spec_keys import Restart, parse_duration_s
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from ottla.pipelines.context import Stream
     from ottla.pipelines.spec import Job
     from ottla.runtime import Clock
@@ -23,6 +26,10 @@ _POLL_S = 0.1
 _BATCH_END_POLL_S = 0.02
 # Between two calls of what a job does now and then.
 CHORE_PAUSE_S = 30.0
+
+
+class BatchHeld(OttlaError):
+    """A batch came when the query was already being stopped."""
 
 
 class StreamRun:
@@ -57,6 +64,12 @@ class StreamRun:
         self._resume_at_s = 0.0
         self._next_chore_s = self._began_s + CHORE_PAUSE_S
         self._tries = 0
+        # The last batch that earlier runs have finished, what they wrote of the next one, and what
+        # this one wrote of a batch that it did not finish.
+        self._last_before = -1
+        self._left_behind = self._unfinished = 0
+        # From here on no batch begins in `each_batch`; whether one has tried to.
+        self._closing = self._held = False
 
     @property
     def is_over(self) -> bool:
@@ -72,6 +85,10 @@ class StreamRun:
             self._began_s = self._now_s()
         try:
             self._stream = self._build()
+            if self.state == WAITING and self._stream.noted is not None:
+                noted = self._stream.noted
+                self._last_before, self._left_behind = noted.left_behind(self._checkpoint)
+                self._unfinished = self._left_behind
             self._query = self._launch(self._stream)
         except Exception as error:
             self._fail(error)
@@ -87,8 +104,21 @@ class StreamRun:
             milliseconds = int(parse_duration_s(self.trigger) * 1000)
             writer = writer.trigger(processingTime=f"{milliseconds} milliseconds")
         if stream.each_batch is not None:
-            return writer.foreachBatch(stream.each_batch).start()
+            return writer.foreachBatch(self._gate(stream.each_batch)).start()
         return writer.format(stream.format).options(**stream.options).start()
+
+    def _gate(
+        self, each_batch: Callable[[DataFrame, int], None]
+    ) -> Callable[[DataFrame, int], None]:
+        """A batch that begins while the query is being stopped must not be written in part."""
+
+        def gated(batch: DataFrame, batch_id: int) -> None:
+            if self._closing:
+                self._held = True
+                raise BatchHeld(f"{self.name} is being stopped: batch {batch_id} comes later")
+            each_batch(batch, batch_id)
+
+        return gated
 
     def poll(self) -> None:
         """Looks how the query is; starts it again where its pause is over."""
@@ -108,7 +138,9 @@ class StreamRun:
         if is_active:
             return True
         error = self._query.exception()
-        if error is not None:
+        if self._held:
+            self._end(STOPPED)
+        elif error is not None:
             self._fail(error)
         else:
             self._end(FINISHED)
@@ -163,6 +195,7 @@ class StreamRun:
     def stop(self, deadline_s: float, hurry: threading.Event) -> None:
         """Ends the query between two batches where it comes to that in time, or when one has
         only just begun: what its tasks have written by then is there before the rest."""
+        self._closing = True
         if self.state == RUNNING:
             self._read_progress()
             before = self.progress.batches
@@ -185,6 +218,7 @@ class StreamRun:
     def _end(self, state: str) -> None:
         self.state = state
         self._ended_s = self._now_s()
+        self._count_unfinished()
         if state != FAILED:
             self.error = None
         after = self._stream.after if self._stream is not None else None
@@ -198,18 +232,35 @@ class StreamRun:
         if note:
             self._notes.append(note)
 
+    def _count_unfinished(self) -> None:
+        noted = self._stream.noted if self._stream is not None else None
+        if noted is None or self._query is None:
+            return
+        last = max(self.progress.last_batch, self._last_before)
+        if last > self._last_before:
+            self._unfinished = 0
+        try:
+            self._unfinished = noted.beyond(str(self._query.id), last)
+        except OttlaError as error:
+            self._notes.append(f"rows out are those of whole batches: {error}")
+
     def report(self) -> JobReport:
         return JobReport(
             self.name,
             self.job.kind,
             self.state,
-            self.progress.rows,
-            self.progress.batches,
-            self.restarts,
-            round((self._ended_s if self.is_over else self._now_s()) - self._began_s, 3),
-            self.error,
-            tuple(self._notes),
+            self.progress.rows_in,
+            self.progress.rows_out + self._unfinished - self._left_behind,
+            batches=self.progress.batches,
+            restarts=self.restarts,
+            seconds=round((self._ended_s if self.is_over else self._now_s()) - self._began_s, 3),
+            error=self.error,
+            notes=(*self._notes, *self._left_out()),
         )
+
+    def _left_out(self) -> Iterator[str]:
+        if self.progress.left_out:
+            yield f"{self.progress.left_out:,} records did not fit the schema and were left out"
 
     def _now_s(self) -> float:
         return self._clock.monotonic_ms() / 1000

@@ -10,12 +10,15 @@ from typing import TypeVar
 
 from ottla.client.admin.client import Admin
 from ottla.client.admin.types import NewTopic, TopicDescription, raise_first_error
+from ottla.client.fetch import EARLIEST, LATEST, list_offsets
 from ottla.client.settings import AdminConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines.spec_keys import SpecError, TopicSpec
 from ottla.runtime import system_runtime
+from ottla.types import TopicPartition
 
 T = TypeVar("T")
+HOLDS_RECORDS = "the topic {} holds records; 'append: true' adds to them"
 _APPEAR_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 
@@ -70,15 +73,24 @@ async def ensure_topics(admin: Admin, specs: Iterable[TopicSpec]) -> list[str]:
     there = await describe(admin, wanted)
     missing = [spec for name, spec in wanted.items() if name not in there]
     for name, description in there.items():
-        count = len(description.partitions)
-        if count < wanted[name].partitions:
-            raise SpecError(
-                f"the topic {name} has {count} partitions, {wanted[name].partitions} are declared: "
-                f"ottla topics --alter --topic {name} --partitions {wanted[name].partitions}"
-            )
+        check_partitions(wanted[name], description)
     if missing:
         await _create(admin, missing)
     return [spec.name for spec in missing]
+
+
+def check_partitions(spec: TopicSpec, there: TopicDescription) -> None:
+    """Raises SpecError for a topic that has fewer partitions than declared."""
+    count = len(there.partitions)
+    if count < spec.partitions:
+        raise SpecError(
+            f"the topic {spec.name} has {count} partitions, {spec.partitions} are declared: "
+            f"ottla topics --alter --topic {spec.name} --partitions {spec.partitions}"
+        )
+
+
+def new_topic(spec: TopicSpec) -> NewTopic:
+    return NewTopic(spec.name, spec.partitions, spec.replication_factor, configs=dict(spec.configs))
 
 
 async def make_topic(admin: Admin, spec: TopicSpec) -> None:
@@ -89,10 +101,7 @@ async def make_topic(admin: Admin, spec: TopicSpec) -> None:
 
 
 async def _create(admin: Admin, specs: list[TopicSpec]) -> None:
-    answers = await admin.create_topics(
-        NewTopic(spec.name, spec.partitions, spec.replication_factor, configs=dict(spec.configs))
-        for spec in specs
-    )
+    answers = await admin.create_topics(map(new_topic, specs))
     for name, answer in answers.items():
         # Somebody else made it in between: as good.
         if isinstance(answer, KafkaError) and answer.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -112,6 +121,12 @@ async def _create(admin: Admin, specs: list[TopicSpec]) -> None:
         if loop.time() > deadline:
             raise SpecError(f"the topics {', '.join(answers)} do not appear")
         await asyncio.sleep(_POLL_S)
+
+
+async def holds_records(admin: Admin, topic: TopicDescription) -> bool:
+    partitions = [TopicPartition(topic.name, p.partition) for p in topic.partitions]
+    first = await list_offsets(admin.cluster, partitions, EARLIEST)
+    return first != await list_offsets(admin.cluster, partitions, LATEST)
 
 
 async def require_topics(admin: Admin, names: Iterable[str], where: str) -> None:

@@ -19,6 +19,15 @@ def pid_path(data: Path, name: str) -> Path:
     return run_folder(data) / f"{name}.pid"
 
 
+def state_path(data: Path) -> Path:
+    """What `ottla up` started, for `ottla status` and `ottla down`."""
+    return run_folder(data) / "up.json"
+
+
+def logs_folder(data: Path) -> Path:
+    return data / "logs"
+
+
 def store_folder(data: Path) -> Path:
     return data / "store"
 

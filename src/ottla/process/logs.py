@@ -6,6 +6,7 @@ leaves out TRACE, and so what becomes of single replicas.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from logging.handlers import RotatingFileHandler
@@ -53,8 +54,49 @@ def configure_logging(
     state_changes.logger.propagate = False
 
 
+def leave_stderr() -> None:
+    """From now on files alone: nobody reads the stderr of a process in the background."""
+    root = logging.getLogger()
+    for handler in tuple(root.handlers):
+        if type(handler) is logging.StreamHandler:
+            root.removeHandler(handler)
+
+
+class LogFile(RotatingFileHandler):
+    """A file that may come to stand on a full disk: lines that do not fit are left out. The first
+    of them is told on stderr, and how many there were once lines can be written again."""
+
+    _lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lost = self._lost
+        super().emit(record)
+        if lost and self._lost == lost:
+            self._lost = 0
+            _say(f"{self.baseFilename}: written again; {lost} lines are missing")
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's own name
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)  # a mistake of ours: whoever made it wants to see where
+            return
+        # What the stream still has of the line would come again with each later one.
+        stream, self.stream = self.stream, None  # opened when it is needed
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+        self._lost += 1
+        if self._lost == 1:
+            _say(f"{self.baseFilename}: {error.strerror or error}; log lines are left out")
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+
+
 def _file_handler(path: Path, formatter: logging.Formatter) -> logging.Handler:
-    handler = RotatingFileHandler(
+    handler = LogFile(
         path, maxBytes=MAX_FILE_BYTES, backupCount=KEPT_FILES, delay=True, encoding="utf-8"
     )
     handler.setFormatter(formatter)

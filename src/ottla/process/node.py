@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.membership import registration
 from ottla.broker.network.limits import ConnectionQuotas
 from ottla.broker.network.server import BrokerServer
-from ottla.broker.replication.catch_up import delete_when_named
+from ottla.broker.replication.catch_up import settle_when_named
 from ottla.errors import InvariantViolated
 from ottla.metadata import znodes
-from ottla.metadata.store import SessionState, StoreError
+from ottla.metadata.store import SessionState, StoreError, StoreUnreachableError
 from ottla.process.parts import NodeParts
-from ottla.process.settings import check_features, java_date, with_dynamic_config
+from ottla.process.settings import StartError, check_features, java_date, with_dynamic_config
 from ottla.process.stop_signals import stop_signals
 from ottla.process.tuning import share_for_connections
 from ottla.security.setup import check_security
@@ -124,7 +125,7 @@ class Node:
         quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
         for endpoint in self.config.listeners:
             server = BrokerServer(self.runtime, self.config, endpoint, quotas)
-            await server.open()
+            await _bind(server, endpoint)
             self._servers.append(server)
         await parts.replica_manager.start()
         self._endings.append(parts.replica_manager.shutdown)
@@ -138,7 +139,8 @@ class Node:
         ]
         store.add_session_listener(self._session_changed)
         await self._register(check_endpoints=True)
-        await self._delete_stale_logs()
+        await self._settle_logs()
+        parts.stale_logs.tell_strays()
         identity.write_identity(
             self.runtime.disk,
             parts.log_manager.dirs.online(),
@@ -230,10 +232,10 @@ class Node:
             self._must_rejoin = False
             self.spawn(self._rejoin())
 
-    async def _delete_stale_logs(self) -> None:
-        unnamed = await self.parts.stale_logs.delete()
+    async def _settle_logs(self) -> None:
+        unnamed = await self.parts.stale_logs.settle()
         if unnamed:
-            self.spawn(delete_when_named(self.parts.stale_logs, unnamed))
+            self.spawn(settle_when_named(self.parts.stale_logs, unnamed))
 
     async def _rejoin(self) -> None:
         """Under a new session: register with a new epoch, then take part in elections again."""
@@ -241,10 +243,10 @@ class Node:
             try:
                 # Before, so that no order for a topic's new life meets the log of its old one;
                 # after, because topics may have ended in between.
-                await self.parts.stale_logs.delete()
+                await self.parts.stale_logs.settle()
                 await self.parts.stale_logs.forget_ended_topics()
                 await self._register(check_endpoints=False)
-                await self._delete_stale_logs()
+                await self._settle_logs()
                 break
             except registration.RegistrationError as error:
                 self.fail(error)
@@ -288,6 +290,9 @@ class Node:
             parts.replica_manager.fetchers.is_leaving = True
             await leave_in_order(parts.services, lambda: parts.orders.epochs.broker_epoch)
         self._stopping = True
+        if not controlled and parts is not None:
+            # With the whole cluster: nothing is left to decide, and nobody there to send it to.
+            await parts.controller.stop()
         for server in self._servers:
             await server.close()
         for task in tuple(self._tasks):
@@ -302,15 +307,32 @@ class Node:
                 logger.exception("a part of the broker did not end cleanly")
 
 
+async def _bind(server: BrokerServer, endpoint: Endpoint) -> None:
+    try:
+        await server.open()
+    except OSError as error:
+        host = endpoint.host or "0.0.0.0"
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise StartError(
+            f"Socket server failed to bind to {host}:{endpoint.port}: {reason}. "
+            "(listeners chooses the address)"
+        ) from None
+
+
 async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
     from ottla.zk.client.store import ZooKeeperClient
 
-    store = await ZooKeeperClient.connect(
-        runtime,
-        config.zookeeper_connect,
-        session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
-        connect_timeout_ms=config.integer("zookeeper.connection.timeout.ms"),
-    )
+    try:
+        store = await ZooKeeperClient.connect(
+            runtime,
+            config.zookeeper_connect,
+            session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
+            connect_timeout_ms=config.integer("zookeeper.connection.timeout.ms"),
+        )
+    except StoreUnreachableError as error:
+        raise StartError(
+            f"{error}; zookeeper.connect (`ottla up --zookeeper`) says where it is"
+        ) from None
     if store.chroot:
         await store.create_chroot()
     return store

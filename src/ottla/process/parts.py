@@ -81,6 +81,7 @@ class NodeParts:
             self.topic_settings.of,
             lock_dir=process.dir_locks.take,
             max_open_files=share_for_segments(MAX_OPEN_FILES),
+            owners_are_known=False,
         )
         self.control_credentials = peer_credentials(config, control_listener(config))
         self.channel = ControllerChannel(

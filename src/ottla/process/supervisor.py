@@ -8,86 +8,110 @@ store sees in the same way when the parent and all brokers are gone, and goes la
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import logging
 import os
 import select
+import shlex
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from ottla.errors import OttlaError
-from ottla.process.claim import await_unlocked, check_port, lock_for_up
+from ottla.process import children as inside
+from ottla.process import titles
+from ottla.process.children import STOP_TIMEOUT_S, STORE, Pipes
+from ottla.process.claim import claim
 from ottla.process.data_folder import (
     config_path,
+    logs_folder,
     pid_path,
     remove_pid,
-    run_folder,
-    store_folder,
+    state_path,
     write_pid,
 )
+from ottla.process.detached import Background, detach
+from ottla.process.restarts import Restarts
+from ottla.process.running import describe_processes
 from ottla.process.stop_signals import stop_signals
-from ottla.process.tuning import collect_rarely, raise_file_limit, schedule_as_told
-from ottla.runtime import HeldLock, SystemDisk
+from ottla.process.tuning import raise_file_limit
+from ottla.process.up_options import UpOptions, broker_properties, join_address
 
-HOST = "127.0.0.1"
+logger = logging.getLogger(__name__)
+
 READY_TIMEOUT_S = 60.0
-# A broker with many logs has much to make durable; one that is killed meanwhile recovers them all.
-STOP_TIMEOUT_S = 45.0
-MAX_BROKERS = 32
-STORE = "store"
+_READY_LOOK_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class UpOptions:
-    """What `ottla up` was asked for (DESIGN section 12 has the defaults)."""
+def run(options: UpOptions) -> int:
+    """Runs until SIGINT, SIGTERM or SIGHUP; the exit code of `ottla up`."""
+    raise_file_limit()
+    background: Background | None = None
+    if options.detach:
+        side = detach()
+        if isinstance(side, int):
+            return side
+        background = side
+    lock = claim(options)
+    try:
+        if background is not None:
+            background.print_to(logs_folder(options.data) / "up.log")
+        prepare_folders(options)
+        say(f"data folder: {options.data.resolve()}", sys.stdout)
+        # Who is to be started again needs somebody else who does it.
+        if options.brokers == 1 and options.zookeeper is None and not options.restart:
+            return _run_alone(options, background)
+        return _Processes(options, background).run()
+    finally:
+        state_path(options.data).unlink(missing_ok=True)
+        lock.release()
+        if background is not None:
+            background.tell_failed()
 
-    brokers: int = 1
-    port: int = 9092
-    zookeeper_port: int = 2181
-    zookeeper: str | None = None  # an existing ensemble; then no store is started
-    data: Path = Path("ottla-data")
-    overrides: Mapping[str, str] = field(default_factory=dict)
-    metrics_port: int | None = None  # of the first broker; None: no metrics
 
-    @property
-    def zookeeper_connect(self) -> str:
-        return self.zookeeper or f"{HOST}:{self.zookeeper_port}"
+def prepare_folders(options: UpOptions) -> None:
+    from ottla.config.definitions import format_properties
 
-    @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(f"{HOST}:{self.port + i}" for i in range(self.brokers))
+    state = state_path(options.data)
+    for folder in (config_path(options.data, 0).parent, logs_folder(options.data), state.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    for broker_id in range(options.brokers):
+        properties = broker_properties(options, broker_id)
+        config_path(options.data, broker_id).write_text(format_properties(properties))
+    state.write_text(describe_processes(options))
 
 
-def broker_properties(options: UpOptions, broker_id: int) -> dict[str, str]:
-    """The server.properties of one broker of `ottla up`."""
-    address = f"PLAINTEXT://{HOST}:{options.port + broker_id}"
-    replication = str(min(3, options.brokers))
-    properties = {
-        "broker.id": str(broker_id),
-        "listeners": address,
-        "advertised.listeners": address,
-        "log.dirs": str(options.data.absolute() / f"broker-{broker_id}"),
-        "zookeeper.connect": options.zookeeper_connect,
-        "zookeeper.session.timeout.ms": "6000",
-        "offsets.topic.replication.factor": replication,
-        "transaction.state.log.replication.factor": replication,
-        "transaction.state.log.min.isr": str(min(2, options.brokers)),
-        "group.initial.rebalance.delay.ms": "0",
-        "ottla.lifecycle.topic.enable": "true",
-    }
-    if options.metrics_port is not None:
-        properties["ottla.metrics.port"] = str(options.metrics_port + broker_id)
-    given = dict(options.overrides)
-    for key in ("log.dirs", "log.dir"):
-        if key in given:
-            folders = (part.strip() for part in given[key].split(","))
-            given[key] = ",".join(str(Path(part).absolute()) for part in folders if part)
-    return properties | given
+def _run_alone(options: UpOptions, background: Background | None) -> int:
+    pid_file = pid_path(options.data, "broker-0")
+
+    def ready() -> None:
+        _print_ready(options, {"broker-0": os.getpid()})
+        if background is not None:
+            from ottla.process.logs import leave_stderr
+
+            background.tell_ready()
+            leave_stderr()
+
+    def store_failed(failure: Exception) -> None:
+        remove_pid(pid_file, os.getpid())
+        state_path(options.data).unlink(missing_ok=True)
+        inside.end_at_once(failure)
+
+    write_pid(pid_file, os.getpid())
+    try:
+        inside.run_loop(
+            "broker-0",
+            options,
+            inside.serve_alone(options, ready, lambda: say("stopping"), store_failed),
+        )
+    finally:
+        remove_pid(pid_file, os.getpid())
+    return 0
 
 
 @dataclass(slots=True)
@@ -95,6 +119,7 @@ class _Child:
     name: str
     pid: int
     pid_file: Path
+    started_s: float
 
     def forget_pid(self) -> None:
         """A pid file speaks of a process that lives; a broker that was started again by hand has
@@ -102,336 +127,180 @@ class _Child:
         remove_pid(self.pid_file, self.pid)
 
 
-class _Pipes:
-    """One pipe on which children say that they are ready, one that says the parent lives, and one
-    that says that somebody needs the store: the parent and all brokers hold its write end."""
+class _Processes:
+    """The children of one `ottla up`, from the first fork to the last wait."""
 
-    def __init__(self) -> None:
-        self.ready_read, self.ready_write = os.pipe()
-        self.lifeline_read, self.lifeline_write = os.pipe()
-        self.store_users_read, self.store_users_write = os.pipe()
-
-    def keep_child_ends(self, *, is_store: bool) -> None:
-        os.close(self.ready_read)
-        os.close(self.lifeline_write)
-        os.close(self.store_users_write if is_store else self.store_users_read)
-
-    def end_lifeline(self) -> None:
-        if self.lifeline_write >= 0:
-            os.close(self.lifeline_write)
-            self.lifeline_write = -1
-
-
-def run(options: UpOptions) -> int:
-    """Runs until SIGINT, SIGTERM or SIGHUP; the exit code of `ottla up`."""
-    raise_file_limit()
-    lock = _claim(options)
-    try:
-        _prepare_folders(options)
-        _say(f"data folder: {options.data.resolve()}", sys.stdout)
-        if options.brokers == 1 and options.zookeeper is None:
-            return _run_alone(options)
-        return _run_children(options)
-    finally:
-        lock.release()
-
-
-def _claim(options: UpOptions) -> HeldLock:
-    """Lock, then ports: nothing that anybody may use is written before both are known to be
-    free. A bad --set fails here too, in one line."""
-    from ottla.config.broker import BrokerConfig
-
-    disk, folders = SystemDisk(), [store_folder(options.data)]
-    configs: list[BrokerConfig] = []
-    for broker_id in range(options.brokers):
-        config = BrokerConfig.from_properties(broker_properties(options, broker_id))
-        configs.append(config)
-        folders += config.log_dirs
-    if "," in str(options.data.absolute()) and "log.dirs" not in options.overrides:
-        raise OttlaError(
-            f"{options.data.absolute()} has a comma, which separates folders in log.dirs: choose "
-            "another folder with --data"
-        )
-    run_folder(options.data).mkdir(parents=True, exist_ok=True)
-    lock = lock_for_up(disk, options.data, run_folder(options.data))
-    try:
-        await_unlocked(disk, folders)
+    def __init__(self, options: UpOptions, background: Background | None) -> None:
+        self._options = options
+        self._background = background
+        self._pipes = Pipes()
+        self._children: list[_Child] = []
+        self._restarts = Restarts()
+        self._stop_signals = stop_signals()
+        self._mains: dict[str, Callable[[], None]] = {}
         if options.zookeeper is None:
-            check_port(HOST, options.zookeeper_port, "the store", "--zookeeper-port")
-        for broker_id, config in enumerate(configs):
-            for endpoint in config.listeners:
-                check_port(endpoint.host, endpoint.port, f"broker-{broker_id}", "--port")
-    except BaseException:
-        lock.release()
-        raise
-    return lock
-
-
-def _run_children(options: UpOptions) -> int:
-    import ottla.process.node  # noqa: F401  (imported before the forks: children share it)
-
-    watched = {signal.SIGCHLD, *stop_signals()}
-    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    pipes = _Pipes()
-    children: list[_Child] = []
-    try:
-        if options.zookeeper is None:
-            children.append(_fork(STORE, options, pipes, partial(_store_main, options, pipes)))
+            self._mains[STORE] = partial(inside.store_main, options, self._pipes)
         for broker_id in range(options.brokers):
-            children.append(
-                _fork(
-                    f"broker-{broker_id}",
-                    options,
-                    pipes,
-                    partial(_broker_main, options, broker_id, pipes),
-                )
-            )
-        if not _await_ready(pipes, children):
-            return 1
-        _print_ready(options, children)
-        return _watch(children, watched)
-    finally:
-        pipes.end_lifeline()
-        _reap(children)
-        for child in children:
-            child.forget_pid()
+            main = partial(inside.broker_main, options, broker_id, self._pipes)
+            self._mains[f"broker-{broker_id}"] = main
 
+    def run(self) -> int:
+        import ottla.process.node  # noqa: F401  (imported before the forks: children share it)
 
-def _prepare_folders(options: UpOptions) -> None:
-    from ottla.config.definitions import format_properties
+        # Some starters ignore it, and so would this process: children would be gone before they
+        # are waited for.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # The alarm says that somebody is to be started again.
+        watched = {signal.SIGCHLD, signal.SIGALRM, *self._stop_signals}
+        signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+        try:
+            for name in self._mains:
+                self._fork(name)
+            code = self._await_ready()
+            if code is not None:
+                return code
+            _print_ready(self._options, {child.name: child.pid for child in self._children})
+            if self._background is not None:
+                self._background.tell_ready()
+            return self._watch(watched)
+        finally:
+            self._pipes.end_lifeline()
+            self._reap()
+            for child in self._children:
+                child.forget_pid()
 
-    for name in ("config", "logs"):
-        (options.data / name).mkdir(parents=True, exist_ok=True)
-    for broker_id in range(options.brokers):
-        properties = broker_properties(options, broker_id)
-        config_path(options.data, broker_id).write_text(format_properties(properties))
-
-
-def _fork(name: str, options: UpOptions, pipes: _Pipes, main: Callable[[], None]) -> _Child:
-    pid = os.fork()
-    if pid:
-        child = _Child(name, pid, pid_path(options.data, name))
+    def _fork(self, name: str) -> _Child:
+        pid = os.fork()
+        if not pid:
+            self._be(name)
+        child = _Child(name, pid, pid_path(self._options.data, name), time.monotonic())
+        self._children.append(child)
         write_pid(child.pid_file, pid)
         return child
-    code = 1
-    try:
-        # Ctrl-C and the end of a terminal go to the whole group: only the parent acts on them.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_SETMASK, set())
-        pipes.keep_child_ends(is_store=name == STORE)
-        main()
-        code = 0
-    except OttlaError as error:
-        _say(f"{name}: {error}")
-    except OSError as error:
-        _say(f"{name}: {error.strerror or error} {error.filename or ''}".rstrip())
-    finally:
-        os._exit(code)
 
-
-def _store_main(options: UpOptions, pipes: _Pipes) -> None:
-    from ottla.runtime import system_runtime
-    from ottla.zk.server.server import ZooKeeperServer
-
-    async def main() -> None:
-        server = ZooKeeperServer(
-            system_runtime(), store_folder(options.data), host=HOST, port=options.zookeeper_port
-        )
-        await server.start()
-        os.write(pipes.ready_write, b"+")
-        await _store_unneeded(pipes)
-        await server.stop()
-
-    _run_loop(STORE, options, main())
-
-
-def _broker_main(options: UpOptions, broker_id: int, pipes: _Pipes) -> None:
-    from ottla.config.broker import BrokerConfig
-    from ottla.process.node import Node, serve_until
-    from ottla.runtime import system_runtime
-
-    config = BrokerConfig.from_file(config_path(options.data, broker_id))
-    schedule_as_told(config)
-
-    async def main() -> None:
-        node = Node(config, system_runtime())
-        parent_gone = _end_of(pipes.lifeline_read)
-        starting = asyncio.ensure_future(node.start())
-        await asyncio.wait((starting, parent_gone), return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            # Nobody waits for it any more; the store, which it may be waiting for, goes too.
-            starting.cancel()
-            await asyncio.wait((starting,))
-            return
-        starting.result()
-        os.write(pipes.ready_write, b"+")
-        await serve_until(node, _asked_to_leave(parent_gone))
-
-    _run_loop(f"broker-{broker_id}", options, main())
-
-
-def _run_alone(options: UpOptions) -> int:
-    """One broker needs no second process: store and broker share one event loop. The broker's
-    session is one of this process, which ends with it: after `kill -9` nobody waits for it."""
-    from ottla.config.broker import BrokerConfig
-    from ottla.process.node import Node, serve_until
-    from ottla.runtime import system_runtime
-    from ottla.zk.embedded import EmbeddedStore
-    from ottla.zk.server.server import ZooKeeperServer
-
-    pid_file = pid_path(options.data, "broker-0")
-
-    async def main() -> None:
-        runtime = system_runtime()
-        store = ZooKeeperServer(
-            runtime, store_folder(options.data), host=HOST, port=options.zookeeper_port
-        )
-        await store.start()
-        config = BrokerConfig.from_file(config_path(options.data, 0))
-        schedule_as_told(config)
-        # A --set may name another store, or a chroot in this one.
-        is_own = config.zookeeper_connect == options.zookeeper_connect
-        node = Node(config, runtime, EmbeddedStore(store.engine) if is_own else None)
-        stop = asyncio.Event()
-        for stop_signal in stop_signals():
-            asyncio.get_running_loop().add_signal_handler(stop_signal, stop.set)
-
-        async def nobody_takes_over() -> bool:
-            await stop.wait()
-            _say("stopping")
-            return False
-
+    def _be(self, name: str) -> None:
+        """The life of a child. Does not return."""
+        code = 1
         try:
-            await node.start()
-            _print_ready(options, [_Child("broker-0", os.getpid(), pid_file)])
-            await serve_until(node, nobody_takes_over())
+            # Ctrl-C and the end of a terminal go to the whole group: only the parent acts on them.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_SETMASK, set())
+            self._pipes.keep_child_ends(is_store=name == STORE)
+            if self._background is not None:
+                self._background.forget_terminal()
+            titles.set_title(name, self._options.data)
+            self._mains[name]()
+            code = 0
+        except OttlaError as error:
+            say(f"{name}: {error}")
+        except OSError as error:
+            say(f"{name}: {error.strerror or error} {error.filename or ''}".rstrip())
+        except Exception:
+            logger.exception("%s ends by a mistake of its own", name)
         finally:
-            await store.stop()
+            os._exit(code)
 
-    write_pid(pid_file, os.getpid())
-    try:
-        _run_loop("broker-0", options, main())
-    finally:
-        remove_pid(pid_file, os.getpid())
-    return 0
+    def _await_ready(self) -> int | None:
+        """None when every child is ready; an exit code as soon as one ended instead."""
+        missing = len(self._children)
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
+        while missing > 0:
+            select.select([self._pipes.ready_read], [], [], _READY_LOOK_S)
+            missing -= self._pipes.count_ready()
+            if signal.sigpending() & self._stop_signals:
+                say("stopping")
+                return 0
+            for child, status in self._collect():
+                say(f"{child.name} did not start ({_ending(status)})")
+                return 1
+            if time.monotonic() > deadline_s:
+                folder = logs_folder(self._options.data)
+                say(f"not ready after {READY_TIMEOUT_S:.0f} s; {folder} has the logs")
+                return 1
+        return None
 
+    def _watch(self, watched: set[signal.Signals]) -> int:
+        """Reports children that end, and starts them again where asked; returns when asked to stop
+        or when the cluster cannot go on."""
+        while True:
+            heard = signal.sigwait(watched)
+            if heard in self._stop_signals:
+                say("stopping")
+                return 0
+            for child, status in self._collect():
+                if not self._goes_on_without(child, status):
+                    return 1
+            self._start_due()
 
-def _run_loop(name: str, options: UpOptions, main: Coroutine[Any, Any, None]) -> None:
-    import uvloop
-
-    from ottla.process.logs import configure_logging
-
-    collect_rarely()
-    configure_logging(options.data / "logs", name)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main)
-
-
-async def _asked_to_leave(parent_gone: asyncio.Future[None]) -> bool:
-    """True for a broker that leaves alone; with every broker going nobody could take over."""
-    await asyncio.wait((_terminated(), parent_gone), return_when=asyncio.FIRST_COMPLETED)
-    return not parent_gone.done()
-
-
-async def _store_unneeded(pipes: _Pipes) -> None:
-    """The store outlives the brokers: they close their sessions in it when they stop. It goes when
-    the parent says so, or when the parent and all brokers are gone; of a broker that stands still
-    it does not take notice for ever."""
-    nobody_left = _end_of(pipes.store_users_read)
-    await asyncio.wait(
-        (terminated := _terminated(), nobody_left, parent_gone := _end_of(pipes.lifeline_read)),
-        return_when=asyncio.FIRST_COMPLETED,
-    )
-    if parent_gone.done():
-        await asyncio.wait(
-            (terminated, nobody_left), timeout=STOP_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
-        )
-
-
-def _terminated() -> asyncio.Future[None]:
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
-    loop.add_signal_handler(signal.SIGTERM, _resolve, future)
-    return future
-
-
-def _end_of(pipe: int) -> asyncio.Future[None]:
-    """Done when nobody has the write end any more; nothing is ever written."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
-
-    def at_end() -> None:
-        loop.remove_reader(pipe)
-        _resolve(future)
-
-    loop.add_reader(pipe, at_end)
-    return future
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def _await_ready(pipes: _Pipes, children: list[_Child]) -> bool:
-    """True when every child wrote its byte; false as soon as one ended instead."""
-    missing = len(children)
-    waited_s = 0.0
-    while missing > 0 and waited_s < READY_TIMEOUT_S:
-        readable, _, _ = select.select([pipes.ready_read], [], [], 0.1)
-        if readable:
-            missing -= len(os.read(pipes.ready_read, missing))
-            continue
-        waited_s += 0.1
-        for child in children:
+    def _collect(self) -> list[tuple[_Child, int]]:
+        """The children that ended since."""
+        ended = []
+        for child in tuple(self._children):
             pid, status = os.waitpid(child.pid, os.WNOHANG)
             if pid:
-                children.remove(child)
+                self._children.remove(child)
                 child.forget_pid()
-                _say(f"{child.name} did not start ({_ending(status)})")
-                return False
-    if missing > 0:
-        _say(f"not ready after {READY_TIMEOUT_S:.0f} s; see the logs")
-    return missing == 0
+                ended.append((child, status))
+        return ended
+
+    def _goes_on_without(self, child: _Child, status: int) -> bool:
+        told = f"{child.name} (pid {child.pid}) ended: {_ending(status)}"
+        # One that ended well was asked to.
+        if self._options.restart and os.waitstatus_to_exitcode(status) != 0:
+            pause_s = self._restarts.plan(
+                child.name, started_s=child.started_s, now_s=time.monotonic()
+            )
+            say(f"{told}; it is started again in {pause_s:.0f} s")
+            return True
+        say(told)
+        if child.name == STORE:
+            return False
+        is_next = self._restarts.next_s() is not None
+        if [c.name for c in self._children] == [STORE] and not is_next:
+            say("no broker is left; the store goes on for `ottla broker`")
+        return bool(self._children) or is_next
+
+    def _start_due(self) -> None:
+        for name in self._restarts.take_due(time.monotonic()):
+            self._pipes.count_ready()  # nobody waits for these: the pipe must not fill up
+            say(f"{name}: pid {self._fork(name).pid}, started again")
+        next_s = self._restarts.next_s()
+        if next_s is not None:
+            # Zero would be no alarm at all.
+            signal.setitimer(signal.ITIMER_REAL, max(0.01, next_s - time.monotonic()))
+
+    def _reap(self) -> None:
+        """Brokers first (the lifeline told them), then the store, then whoever did not listen."""
+        _await_end([child for child in self._children if child.name != STORE])
+        store = [child for child in self._children if child.name == STORE]
+        for child in store:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGTERM)
+        _await_end(store)
 
 
-def _print_ready(options: UpOptions, children: list[_Child]) -> None:
-    for child in children:
-        _say(f"{child.name}: pid {child.pid}", sys.stdout)
+def _print_ready(options: UpOptions, pids: dict[str, int]) -> None:
+    for name, pid in pids.items():
+        say(f"{name}: pid {pid}", sys.stdout)
     if options.metrics_port is not None:
         for broker_id in range(options.brokers):
-            _say(f"metrics: http://{HOST}:{options.metrics_port + broker_id}/metrics", sys.stdout)
-    _say(
+            address = join_address(options.advertised_host, options.metrics_port + broker_id)
+            say(f"metrics: http://{address}/metrics", sys.stdout)
+    if options.detach:
+        data = shlex.quote(str(options.data))
+        say(f"in the background: ottla status --data {data}, ottla down --data {data}", sys.stdout)
+    say(
         f"ready: bootstrap.servers={options.bootstrap_servers} "
-        f"zookeeper={options.zookeeper_connect}",
+        f"zookeeper={options.advertised_zookeeper}",
         sys.stdout,
     )
 
 
-def _say(text: str, stream: TextIO | None = None) -> None:
+def say(text: str, stream: TextIO | None = None) -> None:
     """A terminal that is gone must not keep a cluster from its orderly stop."""
     with contextlib.suppress(OSError):
         print(text, file=stream or sys.stderr, flush=True)
-
-
-def _watch(children: list[_Child], watched: set[signal.Signals]) -> int:
-    """Reports children that end; returns when asked to stop or when the cluster cannot go on."""
-    while True:
-        if signal.sigwait(watched) != signal.SIGCHLD:
-            _say("stopping")
-            return 0
-        for child in list(children):
-            pid, status = os.waitpid(child.pid, os.WNOHANG)
-            if not pid:
-                continue
-            children.remove(child)
-            child.forget_pid()
-            _say(f"{child.name} (pid {pid}) ended: {_ending(status)}")
-            if child.name == STORE or not children:
-                return 1
-            if [c.name for c in children] == [STORE]:
-                _say("no broker is left; the store goes on for `ottla broker`")
 
 
 def _ending(status: int) -> str:
@@ -439,23 +308,10 @@ def _ending(status: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def _reap(children: list[_Child]) -> None:
-    """Brokers first (the lifeline told them), then the store, then whoever did not listen."""
-    brokers = [child for child in children if child.name != STORE]
-    _await_end(brokers)
-    store = [child for child in children if child.name == STORE]
-    for child in store:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child.pid, signal.SIGTERM)
-    _await_end(store)
-
-
 def _await_end(children: list[_Child]) -> None:
-    import time  # the supervisor has no event loop; this is the one place that polls
-
-    deadline = time.monotonic() + STOP_TIMEOUT_S
+    deadline_s = time.monotonic() + STOP_TIMEOUT_S
     waiting = list(children)
-    while waiting and time.monotonic() < deadline:
+    while waiting and time.monotonic() < deadline_s:
         waiting = [child for child in waiting if os.waitpid(child.pid, os.WNOHANG)[0] == 0]
         if waiting:
             time.sleep(0.02)

@@ -53,7 +53,7 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
     ),
-    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+    ResourceType.GROUP: (Operation.READ, Operation.DESCRIBE, Operation.DELETE),
     ResourceType.CLUSTER: (
         Operation.CREATE,
         Operation.ALTER,

@@ -16,6 +16,7 @@ from ottla.runtime import Runtime
 from ottla.simulation.disk import ProcessDisk, SimDisk
 from ottla.simulation.loop import Process, SimulationLoop
 from ottla.simulation.network import HostNetwork, SimNetwork
+from ottla.simulation.store_memory import StoreMemory
 from ottla.simulation.trace import Trace
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.records import encode_record, iter_records
@@ -71,11 +72,13 @@ class ObservedEngine(Engine):
     """Tells the history of every write, in the order of their zxids."""
 
     history: History
+    memory: StoreMemory
 
     def _record(self, zxid: int, time_ms: int, txns: Any, triggers: list[Trigger]) -> None:
         # Some come in the journal's own format already.
         [(_, _, decoded, _)] = iter_records(encode_record(zxid, time_ms, txns), 0)
         self.history.written(zxid, decoded)
+        self.memory.written(zxid, time_ms, decoded)
         super()._record(zxid, time_ms, txns, triggers)
 
 
@@ -94,6 +97,7 @@ class SimCluster:
         *,
         brokers: int,
         config: Mapping[str, str],
+        snapshot_after_bytes: int,
     ) -> None:
         self.loop = loop
         self.trace = trace
@@ -105,6 +109,8 @@ class SimCluster:
         self.engine: ObservedEngine | None = None
         self._seed = seed
         self._config = dict(config)
+        self._snapshot_after_bytes = snapshot_after_bytes
+        self._memory = StoreMemory()
         self._hosts: dict[str, Host] = {}
         self._random = random.Random(f"{seed}/cluster")
 
@@ -158,6 +164,8 @@ class SimCluster:
         if power:
             self.network.dark.add(name)
             host.disk.power_cut()
+            if name.startswith("broker-"):
+                self.history.logs.lost_power(int(name.removeprefix("broker-")))
         if name == STORE:
             self._store_gone()
         elif name.startswith("broker-"):
@@ -191,9 +199,13 @@ class SimCluster:
         await self.run_on(process, self._run_store(runtime))
 
     async def _run_store(self, runtime: Runtime) -> None:
-        engine = ObservedEngine(runtime, Path("/store"))
-        engine.history = self.history
+        engine = ObservedEngine(
+            runtime, Path("/store"), snapshot_after_bytes=self._snapshot_after_bytes
+        )
+        engine.history, engine.memory = self.history, self._memory
         await engine.start()
+        for difference in self._memory.restarted(engine.tree):
+            self.history.violated(difference)
         self.history.restarted(engine.tree)
         server = ZooKeeperServer(
             runtime, Path("/store"), host=STORE, port=STORE_PORT, engine=engine

@@ -20,12 +20,13 @@ from ottla.metadata.znodes import (
     TopicZnode,
 )
 from ottla.topics.configs import LogConfig
-from ottla.types import ZERO_TOPIC_ID, TopicPartition
+from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.process.node import Node
     from ottla.simulation.cluster import SimCluster
     from ottla.simulation.workload import Expectations
+    from ottla.storage.log.log import Log
     from ottla.zk.server.tree import Tree
 
 DATA = Path("/data")
@@ -50,9 +51,9 @@ def problems(cluster: SimCluster, expected: Expectations) -> list[str]:
         found += _partition(tp, topics[tp.topic], state)
     found += _leftovers(tree, topics)
     for node in cluster.nodes.values():
-        found += _cache(cluster, node, topics, states)
-        found += _replicas(node, topics, states)
-        found += _folders(cluster, node, topics)
+        found += _cache(cluster, node, topics, states, expected.lost)
+        found += _replicas(node, topics, states, expected.lost)
+        found += _folders(cluster, node, topics, expected.lost)
         found += _configs(node, tree, topics)
     found += expected.compare(
         topics,
@@ -103,6 +104,7 @@ def _cache(
     node: Node,
     topics: dict[str, TopicAssignment],
     states: dict[TopicPartition, LeaderAndIsr | None],
+    lost: set[TopicId],
 ) -> Iterator[str]:
     cache, who = node.services.metadata_cache, f"broker {node.broker_id}"
     if cache.controller_id != cluster.controller_id():
@@ -110,8 +112,12 @@ def _cache(
     known = [broker.id for broker in cache.alive_brokers()]
     if known != list(cluster.broker_ids):
         yield f"{who} knows the brokers {known}"
-    if sorted(cache.topics()) != sorted(topics):
-        yield f"{who} knows the topics {sorted(cache.topics())}, not {sorted(topics)}"
+    # Of a topic that is lost nobody tells the brokers; the next controller's first word does.
+    known_topics = [
+        name for name in cache.topics() if name in topics or cache.topic_id(name) not in lost
+    ]
+    if sorted(known_topics) != sorted(topics):
+        yield f"{who} knows the topics {sorted(known_topics)}, not {sorted(topics)}"
     for name, topic in topics.items():
         if cache.topic_id(name) != (topic.topic_id or ZERO_TOPIC_ID):
             yield f"{who} has another id of topic {name}"
@@ -135,6 +141,7 @@ def _replicas(
     node: Node,
     topics: dict[str, TopicAssignment],
     states: dict[TopicPartition, LeaderAndIsr | None],
+    lost: set[TopicId],
 ) -> Iterator[str]:
     """Every assigned replica is there with the right role, and no other."""
     who = f"broker {node.broker_id}"
@@ -143,7 +150,7 @@ def _replicas(
         assigned = node.broker_id in topics[tp.topic].partitions[tp.partition].replicas
         partition = hosted.pop(tp, None)
         if not assigned:
-            if partition is not None:
+            if partition is not None and not _is_lost(partition.log, lost):
                 yield f"{who} has {tp}, which is not its own"
             continue
         if partition is None or partition.log is None:
@@ -155,12 +162,19 @@ def _replicas(
         wanted_id = topics[tp.topic].topic_id
         if wanted_id is not None and partition.log.topic_id != wanted_id:
             yield f"{who} has {tp} with another topic id"
-    if hosted:
-        yield f"{who} still has {sorted(hosted)}"
+    left = [tp for tp, partition in hosted.items() if not _is_lost(partition.log, lost)]
+    if left:
+        yield f"{who} still has {sorted(left)}"
 
 
-def _folders(cluster: SimCluster, node: Node, topics: dict[str, TopicAssignment]) -> Iterator[str]:
-    """A folder for each assigned replica, and no other.
+def _is_lost(log: Log | None, lost: set[TopicId]) -> bool:
+    return log is not None and log.topic_id in lost
+
+
+def _folders(
+    cluster: SimCluster, node: Node, topics: dict[str, TopicAssignment], lost: set[TopicId]
+) -> Iterator[str]:
+    """A folder for each assigned replica, and no other but those of topics that got lost.
 
     Left aside: an empty log whose topic id a power cut took. Nothing tells whose it is: the next
     order for the name adopts it, or it goes when a controller next finds the name unused.
@@ -173,12 +187,14 @@ def _folders(cluster: SimCluster, node: Node, topics: dict[str, TopicAssignment]
         if broker_id in assignment.replicas
     )
     folders = cluster.broker_host(broker_id).disk.folder_names(DATA)
-    nameless = {
+    spared = {
         str(log.tp)
         for log in node.parts.log_manager.logs()
-        if log.topic_id == ZERO_TOPIC_ID and not log.end_offset
+        if _is_lost(log, lost) or (log.topic_id == ZERO_TOPIC_ID and not log.end_offset)
     }
-    folders = [name for name in folders if name in wanted or name not in nameless]
+    if lost:
+        spared.update(path.name for path in node.parts.log_manager.strays.folders)
+    folders = [name for name in folders if name in wanted or name not in spared]
     if folders != wanted:
         extra = [name for name in folders if name not in wanted]
         missing = [name for name in wanted if name not in folders]

@@ -6,7 +6,8 @@ What must hold at every moment, whatever fails:
   ends: as in Kafka the assignment is written first and the ISR follows);
 - leader epochs only grow;
 - a partition's state is only written under the controller epoch of that moment;
-- what the store acknowledged survives its crash.
+- what the store acknowledged survives its crash;
+- no log goes unless its topic's deletion was asked for or it was moved away (`removed_logs`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ottla.metadata.znodes import (
     TopicPartitionStateZnode,
     TopicZnode,
 )
+from ottla.simulation.removed_logs import RemovedLogs
 from ottla.types import TopicPartition
 from ottla.zk.server.tree import CreateTxn, DeleteTxn, SetDataTxn, Tree, Txn
 
@@ -47,10 +49,11 @@ class _Topic(NamedTuple):
 class History:
     """`violations` stays empty while everything is as it must be."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, broker_ids: Iterable[int] = ()) -> None:
         self.violations: list[str] = []
         self.writes = 0
         self._trace = trace
+        self.logs = RemovedLogs(self.violated, broker_ids)
         self._topics: dict[str, _Topic] = {}
         self._states: dict[TopicPartition, LeaderAndIsr] = {}
         # (topic, its czxid, partition, leader epoch) -> (leader, zxid)
@@ -75,9 +78,11 @@ class History:
                 kind = type(txn).__name__
                 self._trace.add("write", f"{zxid} {kind} {txn.path} {zlib.crc32(data or b''):08x}")
                 self._take(zxid, txn.path, data, is_new=isinstance(txn, CreateTxn))
+                self.logs.written(txn.path, data)
             elif isinstance(txn, DeleteTxn):
                 self._trace.add("write", f"{zxid} DeleteTxn {txn.path}")
                 self._removed(txn.path)
+                self.logs.removed(txn.path)
             else:
                 self._trace.add("write", f"{zxid} {type(txn).__name__} {txn[0]:#x}")
 
@@ -163,6 +168,7 @@ class History:
     def look_at(self, nodes: Iterable[Node]) -> None:
         """Compares what live brokers believe of themselves with what others believed before."""
         for node in nodes:
+            self.logs.look_at(node)
             controller = node.controller
             if controller.is_active:
                 self._claim(("controller of epoch", controller.epoch), node.broker_id)

@@ -76,7 +76,7 @@ class _Run:
         self._seed = f"{scenario.path.stem}/{seed}"
         self.loop = SimulationLoop(self._seed)
         self.trace = Trace(self.loop.time, keep=keep_trace)
-        self.history = History(self.trace)
+        self.history = History(self.trace, range(scenario.brokers))
         self.expected = Expectations()
         self.cluster = SimCluster(
             self.loop,
@@ -85,6 +85,7 @@ class _Run:
             self.history,
             brokers=scenario.brokers,
             config=scenario.config,
+            snapshot_after_bytes=scenario.snapshot_after_bytes,
         )
         self.data = Data(self.cluster, scenario.data, self._seed)
         self.converged_s = 0.0

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ottla.errors import OttlaError
+from ottla.zk.server.journal import SNAPSHOT_AFTER_BYTES
 
 # What a workload does unless its weights say otherwise.
 LIFECYCLE = ("create", "expand", "alter", "delete", "recreate", "plant", "uproot")
-OPERATIONS = (*LIFECYCLE, "reassign", "elect")
+OPERATIONS = (*LIFECYCLE, "reassign", "elect", "lose")
 FAULTS = (
     "crash",
     "crash_controller",
@@ -79,6 +80,8 @@ class Scenario:
     seeds: int
     brokers: int
     config: dict[str, str]
+    # Of the store's journal.
+    snapshot_after_bytes: int
     workload: WorkloadPlan
     data: DataPlan
     faults: FaultPlan
@@ -101,6 +104,7 @@ def load(path: Path) -> Scenario:
         seeds=raw.pop("seeds", 10),
         brokers=cluster.pop("brokers", 3),
         config=cluster.pop("config", {}),
+        snapshot_after_bytes=cluster.pop("snapshot_after_bytes", SNAPSHOT_AFTER_BYTES),
         workload=_plan(path, WorkloadPlan, raw.pop("workload", {}), OPERATIONS),
         data=_plan(path, DataPlan, raw.pop("data", {}), ()),
         faults=_plan(path, FaultPlan, raw.pop("faults", {}), FAULTS),

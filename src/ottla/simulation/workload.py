@@ -17,14 +17,15 @@ from ottla.client.admin.client import Admin
 from ottla.client.admin.types import ElectionType, NewPartitions, NewTopic
 from ottla.client.cluster import Cluster
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.store import NodeExistsError, NoNodeError, StoreError
+from ottla.metadata.store import Delete, NodeExistsError, NoNodeError, StoreError
 from ottla.metadata.znodes import (
+    ConfigZnode,
     DeleteTopicZnode,
     ReplicaAssignment,
     TopicAssignment,
     TopicZnode,
 )
-from ottla.types import TopicPartition
+from ottla.types import TopicId, TopicPartition
 from ottla.wire import messages as m
 from ottla.zk.client.store import ZooKeeperClient
 
@@ -51,6 +52,7 @@ _SET = 0
 _MAX_PARTITIONS = 4
 _REQUEST_TIMEOUT_MS = 8_000
 _UPROOT_LOOKS = 20
+_LOSE_ATTEMPTS = 5
 _CANCEL_SHARE = 0.2
 _ELECT_ONE_SHARE = 0.7
 
@@ -81,6 +83,8 @@ class Expectations:
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
+        # Topics whose znodes were taken away, or may have been: their logs stay.
+        self.lost: set[TopicId] = set()
 
     def compare(
         self, found: dict[str, TopicAssignment], configs: dict[str, dict[str, str]]
@@ -307,6 +311,37 @@ class Client:
                 topic.end()
                 return "gone"
         raise Unanswered("the deletion goes on")
+
+    async def _do_lose(self, name: str, topic: Topic) -> str:
+        """All znodes of the topic vanish at once, and nobody asked for its end: what is left of it
+        after a store was emptied."""
+        store = await self._connected_store()
+        for _ in range(_LOSE_ATTEMPTS):
+            paths = await self._znodes(store, name)
+            if not paths or await store.exists(DeleteTopicZnode.path(name)) is not None:
+                return "not there, or on its way out"
+            topic_id = TopicZnode.decode((await store.get(TopicZnode.path(name)))[0]).topic_id
+            if topic_id is None:
+                return "not there yet"
+            self._expected.lost.add(topic_id)
+            results = await store.multi([Delete(path) for path in paths])
+            if not any(result.error for result in results):
+                topic.end()
+                return f"lost {len(paths)} nodes"
+        return "too busy"
+
+    async def _znodes(self, store: ZooKeeperClient, name: str) -> list[str]:
+        """Children before their parents; empty where the topic is gone meanwhile."""
+        levels = [[TopicZnode.path(name)]]
+        try:
+            while levels[-1]:
+                listed = [(path, await store.children(path)) for path in levels[-1]]
+                levels.append([f"{path}/{child}" for path, found in listed for child in found])
+        except NoNodeError:
+            return []
+        config = ConfigZnode.path(ConfigZnode.TOPICS, name)
+        found = [path for level in reversed(levels) for path in level]
+        return found + ([config] if await store.exists(config) is not None else [])
 
     async def _connected_store(self) -> ZooKeeperClient:
         if self._store is None:

@@ -194,10 +194,15 @@ class KafkaClient:
         }
 
     def offsets_at(
-        self, times: Mapping[TopicPartition, int], *, latest: Mapping[TopicPartition, int] | None
+        self,
+        times: Mapping[TopicPartition, int],
+        *,
+        latest: Mapping[TopicPartition, int] | None,
+        read_committed: bool,
     ) -> dict[TopicPartition, int]:
-        """Offsets by timestamp. Where no record is that young: `latest`, or an error with None."""
-        found = self.list_offsets(times)
+        """Offsets by timestamp. Where no record is that young: `latest`, or an error with None.
+        With `read_committed` records of an open transaction are not looked at."""
+        found = self.list_offsets(times, read_committed=read_committed)
         for partition, offset in sorted(found.items()):
             if offset >= 0:
                 continue

@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from ottla.errors import OttlaError
 from ottla.process.data_folder import config_path, pid_path
-from ottla.process.supervisor import HOST, UpOptions, broker_properties
+from ottla.process.up_options import HOST, UpOptions, broker_properties
 from ottla.testing.running import Running
 
 if TYPE_CHECKING:

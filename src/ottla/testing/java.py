@@ -143,9 +143,16 @@ class JavaServer:
 class ApacheZooKeeper(Running):
     """A single Apache ZooKeeper server in a folder of its own."""
 
-    def __init__(self, name: str = "zookeeper-3.8", *, tick_ms: int = 1000) -> None:
+    def __init__(
+        self,
+        name: str = "zookeeper-3.8",
+        *,
+        tick_ms: int = 1000,
+        flags: Sequence[str] = (),
+    ) -> None:
         self._name = name
         self._tick_ms = tick_ms
+        self._flags = (*SERVER_FLAGS, *flags)
 
     @property
     def address(self) -> str:
@@ -169,7 +176,7 @@ class ApacheZooKeeper(Running):
         }
         config = _write_properties(self._folder / "zoo.cfg", settings)
         main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
-        command = [*java_command(self._name, main_class, SERVER_FLAGS), str(config)]
+        command = [*java_command(self._name, main_class, self._flags), str(config)]
         self._server = JavaServer("Apache ZooKeeper", command, port, self._folder / "log")
         self._server.start()
         self._server.await_ready(serves_zookeeper)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 from zlib import crc32
 
@@ -37,6 +37,7 @@ __all__ = [
     "codec_of",
     "crc_is_valid",
     "down_convert",
+    "down_convert_in_steps",
     "inner_messages",
     "iter_entries",
     "read_message",
@@ -47,6 +48,8 @@ DEFAULT_MAX_INNER_BYTES = 16 * 1024 * 1024
 NO_TIMESTAMP = -1
 # What a message of format 0 takes without key and value (LegacyRecord.RECORD_OVERHEAD_V0).
 MIN_MESSAGE_BYTES = 14
+# Converted at a stretch: a batch of a few kilobytes may hold a million records.
+_STEP_RECORDS = 500
 
 _ANY_MAGIC = 0xFF
 _OFFSET_AND_SIZE = struct.Struct(">qi")
@@ -217,13 +220,33 @@ def build_message_set(
 ) -> bytes:
     """Records with their offsets as a message set, in one wrapper if compressed; headers have no
     place in it. Nothing for no records."""
+    return _finished(
+        _build_in_steps(
+            records, magic=magic, compression=compression, log_append_time=log_append_time
+        )
+    )
+
+
+def _finished(steps: Generator[None, None, bytes]) -> bytes:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return bytes(done.value)
+
+
+def _build_in_steps(
+    records: Iterable[Record], *, magic: int, compression: int, log_append_time: bool
+) -> Generator[None, None, bytes]:
     if compression == ZSTD:
         raise CompressionError("message sets cannot be compressed with zstd")
     attributes = LOG_APPEND_TIME if log_append_time and magic > 0 else 0
     out = bytearray()
     base_offset = last_offset = -1
     newest_ms = NO_TIMESTAMP
-    for record in records:
+    for number, record in enumerate(records, start=1):
+        if number % _STEP_RECORDS == 0:
+            yield
         if base_offset < 0:
             # Only compressed messages of format 1 count from their first.
             base_offset = record.offset if magic > 0 and compression != NONE else 0
@@ -265,7 +288,14 @@ def _append_message(out: bytearray, message: Message) -> None:
 
 
 def down_convert(batch: Buffer, magic: int, first_offset: int) -> bytes:
-    """One record batch as a message set in its own codec (RecordsUtil.downConvert).
+    """One record batch as a message set in its own codec (RecordsUtil.downConvert)."""
+    return _finished(down_convert_in_steps(batch, magic, first_offset))
+
+
+def down_convert_in_steps(
+    batch: Buffer, magic: int, first_offset: int
+) -> Generator[None, None, bytes]:
+    """As `down_convert`, with a pause after every few hundred records for whoever has more to do.
 
     Headers go, markers of transactions have no counterpart. Uncompressed messages begin at
     `first_offset`, since librdkafka relies on it; inside a wrapper clients skip on their own.
@@ -277,11 +307,13 @@ def down_convert(batch: Buffer, magic: int, first_offset: int) -> bytes:
     if header.codec == NONE:
         records = (record for record in records if record.offset >= first_offset)
     try:
-        return build_message_set(
-            records,
-            magic=magic,
-            compression=header.codec,
-            log_append_time=header.is_log_append_time,
+        return (
+            yield from _build_in_steps(
+                records,
+                magic=magic,
+                compression=header.codec,
+                log_append_time=header.is_log_append_time,
+            )
         )
     except struct.error as error:
         raise CorruptBatch(f"a record that fits no message: {error}") from error

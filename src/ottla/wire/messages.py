@@ -11,6 +11,9 @@ from functools import lru_cache
 from ottla.wire.codec import Message, UnsupportedVersion, build_message_class
 from ottla.wire.schema import load_api_names, load_message
 
+# Ottla's own calls, which Apache Kafka does not know. Keys 20000 to 20099 are theirs.
+OWN_APIS = {20000: "DescribeStrayLogs"}
+
 
 def __getattr__(name: str) -> type[Message]:
     schema = load_message(name)
@@ -37,7 +40,7 @@ def response_class(api_key: int) -> type[Message]:
 
 
 def _class_of(api_key: int, suffix: str) -> type[Message]:
-    name = api_names().get(api_key)
+    name = api_names().get(api_key) or OWN_APIS.get(api_key)
     if name is None:
         raise UnsupportedVersion(f"no API has key {api_key}")
     known = globals().get(name + suffix)

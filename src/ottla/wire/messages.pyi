@@ -7,6 +7,8 @@ class _Records:
     def __get__(self, owner: object, kind: object = ...) -> memoryview | None: ...
     def __set__(self, owner: object, value: bytes | bytearray | memoryview | None) -> None: ...
 
+OWN_APIS: dict[int, str]
+
 def api_names() -> dict[int, str]: ...
 def request_class(api_key: int) -> type[Message]: ...
 def response_class(api_key: int) -> type[Message]: ...
@@ -2395,6 +2397,35 @@ class DescribeQuorumResponse(Message):
         error_message: str | None = ...,
         topics: list[DescribeQuorumResponse.TopicData] = ...,
         nodes: list[DescribeQuorumResponse.Node] = ...,
+    ) -> None: ...
+
+class DescribeStrayLogsRequest(Message):
+    def __init__(self) -> None: ...
+
+class DescribeStrayLogsResponse(Message):
+    class StrayLog(Struct):
+        log_dir: str
+        folder: str
+        topic_id: bytes
+        size: int
+        def __init__(
+            self,
+            *,
+            log_dir: str = ...,
+            folder: str = ...,
+            topic_id: bytes = ...,
+            size: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    strays: list[DescribeStrayLogsResponse.StrayLog]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        strays: list[DescribeStrayLogsResponse.StrayLog] = ...,
     ) -> None: ...
 
 class DescribeTopicPartitionsRequest(Message):

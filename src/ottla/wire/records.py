@@ -58,6 +58,7 @@ _PREFIX = struct.Struct(">qiib")
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _BASE_OFFSET = struct.Struct(">q")
+_MAX_UNSIGNED = (1 << 64) - 1
 _CRC_OFFSET = 17
 CRC_START = 21
 _ATTRIBUTES_OFFSET = 21
@@ -233,8 +234,9 @@ def patch_append_time(batch: memoryview, timestamp_ms: int) -> None:
     struct.pack_into(">I", batch, _CRC_OFFSET, crc32c(batch[CRC_START:]))
 
 
-def _read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """A zig-zag varint of up to ten bytes and its end."""
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """A zig-zag varint of up to ten bytes and its end; of the tenth only the bit that still fits 64
+    counts, as in Java."""
     byte = buffer[position]
     if byte < 128:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -244,6 +246,7 @@ def _read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
         byte = buffer[position]
         value |= (byte & 127) << shift
         if byte < 128:
+            value &= _MAX_UNSIGNED
             return (value >> 1) ^ -(value & 1), position + 1
         shift += 7
         if shift > 63:
@@ -259,7 +262,7 @@ def _write_varint(out: bytearray, value: int) -> None:
 
 
 def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = _read_varint(buffer, position)
+    length, position = read_varint(buffer, position)
     if length < 0:
         if length == -1:
             return None, position
@@ -273,7 +276,7 @@ def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, i
 def _read_headers(
     buffer: bytes, position: int, end: int
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, position = _read_varint(buffer, position)
+    count, position = read_varint(buffer, position)
     if count == 0:
         return (), position
     # A header takes two bytes at least.
@@ -311,12 +314,12 @@ def iter_records(batch: Buffer, max_bytes: int = DEFAULT_MAX_OUTPUT_BYTES) -> It
 
 
 def _read_record(plain: bytes, position: int, end: int, header: BatchHeader) -> tuple[Record, int]:
-    length, position = _read_varint(plain, position)
+    length, position = read_varint(plain, position)
     stop = position + length
     if length < 0 or stop > end:
         raise CorruptBatch(f"a record of {length} bytes with {end - position} left")
-    timestamp_delta, position = _read_varint(plain, position + 1)
-    offset_delta, position = _read_varint(plain, position)
+    timestamp_delta, position = read_varint(plain, position + 1)
+    offset_delta, position = read_varint(plain, position)
     key, position = _read_bytes(plain, position, stop)
     value, position = _read_bytes(plain, position, stop)
     headers, position = _read_headers(plain, position, stop)

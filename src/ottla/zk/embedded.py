@@ -13,7 +13,9 @@ from typing import TypeVar
 
 from ottla.metadata.store import (
     ANY_VERSION,
+    NO_TTL,
     OPEN_ACL,
+    SEQUENTIAL_MODES,
     Acl,
     AuthFailedError,
     BadArgumentsError,
@@ -36,7 +38,7 @@ from ottla.zk.client.watches import ClientWatches, call_watchers
 from ottla.zk.jute import MAX_PACKET_BYTES
 from ottla.zk.paths import validate
 from ottla.zk.server import acl as acls
-from ottla.zk.server.acl import Identity, digest_identity
+from ottla.zk.server.acl import Identity, proved_by
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.pipeline import Outlet
 from ottla.zk.server.tree import Node
@@ -141,10 +143,13 @@ class EmbeddedStore(Outlet):
         *,
         mode: CreateMode = CreateMode.PERSISTENT,
         acl: tuple[Acl, ...] = OPEN_ACL,
+        ttl_ms: int = NO_TTL,
     ) -> tuple[str, Stat]:
         def write() -> tuple[str, Stat]:
             _check_size(path, data)
-            made, node = self._engine.create(self._session, self._identities, path, data, acl, mode)
+            made, node = self._engine.create(
+                self._session, self._identities, path, data, acl, mode, ttl_ms
+            )
             return made, node.stat()
 
         return await self._answer(_final_path(path, mode), write)
@@ -179,7 +184,7 @@ class EmbeddedStore(Outlet):
         """Proves an identity for the rest of this store's life."""
         if scheme != "digest" or b":" not in credential:
             raise AuthFailedError(scheme)
-        self._identities += (digest_identity(credential),)
+        self._identities += proved_by(credential, self._engine.options.super_digest)
 
     # --- Outlet ---
 
@@ -248,8 +253,7 @@ def _check_size(path: str, data: bytes | None) -> None:
 
 def _final_path(path: str, mode: CreateMode) -> str:
     """What is checked of a path that still gets its number: `/a/` is fine for a sequential."""
-    sequential = (CreateMode.PERSISTENT_SEQUENTIAL, CreateMode.EPHEMERAL_SEQUENTIAL)
-    return path + "0" if mode in sequential else path
+    return path + "0" if mode in SEQUENTIAL_MODES else path
 
 
 def _failed_result(op: Op, is_cause: bool, error: StoreError) -> OpResult:

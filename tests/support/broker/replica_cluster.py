@@ -223,6 +223,8 @@ class DirectConnection:
     of the broker behind the port."""
 
     brokers: dict[int, Broker]
+    # How often somebody tried to reach a broker that is not there.
+    refused = 0
     closed = False
 
     def __init__(self, broker: Broker) -> None:
@@ -232,6 +234,7 @@ class DirectConnection:
     async def open(cls, network: object, host: str, port: int, **_: object) -> DirectConnection:
         broker = cls.brokers.get(port - 9000)
         if broker is None:
+            cls.refused += 1
             raise ConnectionRefusedError(f"nobody at {port}")
         return cls(broker)
 
@@ -259,6 +262,7 @@ async def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     """`await brokers(3, **topic configs)` starts that many, numbered from 0."""
     made: list[Broker] = []
     monkeypatch.setattr(fetcher, "Connection", DirectConnection)
+    monkeypatch.setattr(DirectConnection, "refused", 0)
 
     async def make(count: int = 1, **topic: Any) -> list[Broker]:
         for number in range(count):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,25 @@ class FakeController:
 
     def is_queued_for_deletion(self, topic: str) -> bool:
         return topic in self.queued
+
+
+class WatchedCache(MetadataCache):
+    """Shows what those who wait for an update saw each time they looked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[bool] = []
+        self.first_look = asyncio.Event()
+
+    async def wait_until(
+        self, topics: Collection[str], satisfied: Callable[[], bool], timeout_ms: int
+    ) -> bool:
+        def look() -> bool:
+            self.looks.append(satisfied())
+            self.first_look.set()
+            return self.looks[-1]
+
+        return await super().wait_until(topics, look, timeout_ms)
 
 
 class FakeChannel:
@@ -52,7 +72,7 @@ class Broker:
 
     def __init__(self, store: EmbeddedStore, **properties: str) -> None:
         self.store = store
-        self.cache = MetadataCache()
+        self.cache = WatchedCache()
         self.cache.update(update(brokers=[broker(i) for i in (1, 2, 3)]))
         self.controller = FakeController()
         self.channel = FakeChannel()

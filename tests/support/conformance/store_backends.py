@@ -13,14 +13,28 @@ from ottla.zk import jute
 from ottla.zk.client.connection import Connection
 from ottla.zk.client.store import ZooKeeperClient
 from ottla.zk.embedded import EmbeddedStore
+from ottla.zk.server.acl import digest_identity
 from ottla.zk.server.engine import Engine
+from ottla.zk.server.options import StoreOptions
 from ottla.zk.server.server import ZooKeeperServer
 
 SESSION_TIMEOUT_MS = 10_000
 ATTEMPTS = 20
+SUPER_USER = b"super:secret"
+# Everything that ZooKeeper leaves out unless it is told, and a look at idle nodes twice a second.
+OPTIONS = StoreOptions(
+    extended_types=True, super_digest=digest_identity(SUPER_USER).id, container_check_ms=500
+)
+APACHE_FLAGS = (
+    "-Dzookeeper.extendedTypesEnabled=true",
+    f"-Dzookeeper.DigestAuthenticationProvider.superDigest={OPTIONS.super_digest}",
+    f"-Dznode.container.checkIntervalMs={OPTIONS.container_check_ms}",
+)
 
 
 class Backend(Protocol):
+    name: str
+
     async def open(self) -> MetadataStore:
         """A new session."""
 
@@ -31,10 +45,16 @@ class Backend(Protocol):
 
 
 class EmbeddedBackend:
-    def __init__(self, runtime: Runtime) -> None:
-        self._engine = Engine(runtime)
+    """With a folder it is on disk: answers wait for the journal, which must not change any."""
+
+    def __init__(self, runtime: Runtime, folder: Path | None = None) -> None:
+        self._engine = Engine(runtime, folder, options=OPTIONS)
+        self._is_started = False
 
     async def open(self) -> EmbeddedStore:
+        if not self._is_started:
+            self._is_started = True
+            await self._engine.start()
         return EmbeddedStore(self._engine)
 
     async def expire(self, store: MetadataStore) -> None:
@@ -43,20 +63,6 @@ class EmbeddedBackend:
 
     async def stop(self) -> None:
         await self._engine.stop()
-
-
-class JournaledBackend(EmbeddedBackend):
-    """Embedded on disk: answers wait for the journal, which must not change any of them."""
-
-    def __init__(self, runtime: Runtime, folder: Path) -> None:
-        self._engine = Engine(runtime, folder)
-        self._is_started = False
-
-    async def open(self) -> EmbeddedStore:
-        if not self._is_started:
-            self._is_started = True
-            await self._engine.start()
-        return EmbeddedStore(self._engine)
 
 
 class WireBackend:
@@ -129,9 +135,9 @@ async def make_backend(name: str, folder: Path, apache: ApacheZooKeeper | None) 
     if name == "embedded":
         return EmbeddedBackend(runtime)
     if name == "journaled":
-        return JournaledBackend(runtime, folder)
+        return EmbeddedBackend(runtime, folder)
     if name in ("server", "chroot"):
-        server = ZooKeeperServer(runtime, folder)
+        server = ZooKeeperServer(runtime, folder, options=OPTIONS)
         await server.start()
         backend = OurServerBackend(runtime, server)
     else:

@@ -45,6 +45,13 @@ CHECKOUT = (
 )
 CLICKS_RUN = "ottla pipeline run examples/clicks.yaml --bootstrap-server 127.0.0.1:9092"
 PAGE_RUN = "ottla pipeline run clicks.yaml --bootstrap-server 127.0.0.1:9092"
+# They need brokers with an authoriser.
+_ACLS = (
+    "ottla acls --add --allow-principal User:alice --producer --topic clicks --idempotent",
+    "ottla acls --add --deny-principal User:eve --deny-host 10.1.1.1 --operation Write"
+    " --topic click --resource-pattern-type prefixed",
+    "ottla acls --list --topic clicks --resource-pattern-type match",
+)
 FOLLOW = "ottla consume clicks --follow --from-beginning"
 
 PLANS: Mapping[str, PagePlan] = {
@@ -84,6 +91,13 @@ PLANS: Mapping[str, PagePlan] = {
             **UP,
             "ottla zookeeper --data other-store --port 2182": "ls other-store/*",
             FOLLOW: "true",
+            "ottla zk watch /brokers -R --new": "true",
+        },
+        left_out={
+            "ottla zookeeper --extended-types --super-digest-file super.digest": (
+                _ELSEWHERE + "tests/unit/cli/test_zookeeper.py"
+            ),
+            **dict.fromkeys(_ACLS, _ELSEWHERE + "tests/peers/test_security_kafka_acls.py"),
         },
         drawn={
             "EU90pM3STQq4HeI_CKdueA": (
@@ -134,12 +148,13 @@ PLANS: Mapping[str, PagePlan] = {
     ),
     "docs/security.md": PagePlan(
         left_out={
-            "kafka-acls.sh --bootstrap-server 10.0.0.1:9092 --command-config admin.properties"
+            "ottla acls --bootstrap-server 10.0.0.1:9092 --command-config admin.properties"
             " --add --allow-principal User:alice --operation Read --topic clicks"
             " --resource-pattern-type prefixed": (
                 _ELSEWHERE + "tests/peers/test_security_kafka_acls.py"
             ),
-        }
+        },
+        stays={"ottla zookeeper --super-digest-file super.digest": "ls ottla-data/store/*"},
     ),
     "docs/simulation.md": PagePlan(
         left_out={

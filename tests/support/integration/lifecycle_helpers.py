@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.client.connection import Connection
 from ottla.process.node import Node
 from ottla.runtime import system_runtime
+from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from tests.support.integration.local_cluster import HOST, LocalCluster
 
@@ -111,6 +112,22 @@ async def until_true(
 
 async def exists(cluster: LocalCluster, path: str) -> bool:
     return await cluster.controller.services.store.exists(path) is not None
+
+
+async def controller_has_caught_up(cluster: LocalCluster) -> None:
+    """Whatever the store held for the controller is dealt with, by the brokers too: changes reach
+    it in their order, its requests reach each broker in theirs, and a topic made now is known and
+    hosted by every broker that lives."""
+    name = "made-afterwards"
+    await create(cluster, name, sorted(cluster.nodes))
+    await cluster.until(
+        lambda: all(
+            leader(node, name) is not None
+            and node.services.replica_manager.partitions.log(TopicPartition(name, 0)) is not None
+            for node in cluster.nodes.values()
+        ),
+        "every broker has what was made last",
+    )
 
 
 async def until_controller_known(cluster: LocalCluster) -> None:

@@ -147,6 +147,39 @@ STEPS = [
 ]
 
 
+# What Ottla reads at its start only, and therefore refuses while it runs; Kafka takes it over.
+READ_AT_START = {
+    "listeners", "advertised.listeners", "listener.security.protocol.map",
+    "sasl.mechanism.inter.broker.protocol", "sasl.enabled.mechanisms",
+    "listener.name.plaintext.sasl.enabled.mechanisms", "listener.name.plaintext.sasl.jaas.config",
+}  # fmt: skip
+# Values other than the default, where one of the type alone would not do.
+_VALUES = {
+    "advertised.listeners": "PLAINTEXT://127.0.0.1:1",
+    "listeners": "PLAINTEXT://127.0.0.1:1",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,X:PLAINTEXT",
+    "background.threads": "11",
+    "compression.type": "gzip",
+    "log.cleaner.threads": "2",
+    "log.cleanup.policy": "compact",
+    "log.message.format.version": "2.7",
+    "log.message.timestamp.type": "LogAppendTime",
+    "max.connections.per.ip.overrides": "127.0.0.1:50",
+    "metric.reporters": "",
+    "num.io.threads": "9",
+    "num.network.threads": "4",
+    "num.recovery.threads.per.data.dir": "2",
+    "num.replica.fetchers": "2",
+    "principal.builder.class": (
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+    ),
+    "ssl.client.auth": "none",
+    "ssl.engine.factory.class": "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",
+}
+# By the type that DescribeConfigs tells: boolean, int, short, long, double.
+_VALUES_BY_TYPE = {1: "true", 3: "1000", 4: "1000", 5: "1000000", 6: "0.7"}
+
+
 class Answer(NamedTuple):
     code: int
     message: str | None
@@ -162,6 +195,11 @@ class Entry(NamedTuple):
     read_only: bool
     is_sensitive: bool
     synonyms: list[tuple[str, str | None, int]]
+
+
+def dynamic_value(entry: Entry) -> str:
+    """A value for a config that may be changed at run time."""
+    return _VALUES.get(entry.name, _VALUES_BY_TYPE.get(entry.type, "abc"))
 
 
 async def alter(port: int, step: Step) -> Answer:

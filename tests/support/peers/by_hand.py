@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as Place
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -56,6 +58,17 @@ class Hand:
 
     def delete(self, path: str) -> None:
         self._zookeeper.delete(path)
+
+    def lose(self, name: str) -> bytes:
+        """Takes a topic's znodes away; what the first of them said."""
+        path = f"/brokers/topics/{name}"
+        data: bytes = self._zookeeper.get(path)[0]
+        self._zookeeper.delete(path, recursive=True)
+        return data
+
+    def await_states(self, name: str, *partitions: int) -> None:
+        paths = [state_path(name, partition) for partition in partitions]
+        _until(lambda: all(self._zookeeper.exists(path) for path in paths))
 
     def edit(self, path: str, **changes: Any) -> None:
         node = json.loads(self._zookeeper.get(path)[0])
@@ -130,6 +143,32 @@ class Hand:
         return self._ask(call)
 
     # what can be seen
+
+    def produce(self, name: str, partition: int, count: int) -> None:
+        producer = Producer({"bootstrap.servers": self._cluster.bootstrap_servers, "acks": "all"})
+        for number in range(count):
+            producer.produce(name, str(number).encode(), partition=partition)
+        assert producer.flush(30) == 0
+
+    def end_offset(self, name: str, partition: int) -> int:
+        servers = self._cluster.bootstrap_servers
+        consumer = Consumer({"bootstrap.servers": servers, "group.id": "by-hand"})
+        ends: list[int] = []
+
+        def is_known() -> bool:
+            try:
+                bounds = consumer.get_watermark_offsets(Place(name, partition), timeout=5)
+            except KafkaException:
+                # A leader knows its high watermark when its followers have fetched.
+                return False
+            ends.append(int(bounds[1]))
+            return True
+
+        try:
+            _until(is_known)
+        finally:
+            consumer.close()
+        return ends[0]
 
     def settled(self, name: str) -> Seen:
         """The topic, once nothing changes any more."""
@@ -284,6 +323,21 @@ def no_replicas(hand: Hand, name: str) -> Iterator[Any]:
     yield hand.settled(name)
     hand.fail_over()
     yield hand.settled(name)
+
+
+def lost_and_written_again(hand: Hand, name: str) -> Iterator[Any]:
+    hand.create_topic(name, {0: [0, 1], 1: [2, 0]})
+    hand.produce(name, 0, 50)
+    hand.produce(name, 1, 7)
+    data = hand.lose(name)
+    hand.kill(*BROKERS)
+    hand.restart(*BROKERS)
+    yield hand.settled(name)
+    hand.create_raw(f"/brokers/topics/{name}", data)
+    hand.await_states(name, 0, 1)
+    yield hand.settled(name)
+    yield hand.end_offset(name, 0)
+    yield hand.end_offset(name, 1)
 
 
 def garbage(hand: Hand, name: str) -> Iterator[Any]:

@@ -28,6 +28,7 @@ CLASSES = {
     "configs": "kafka.admin.ConfigCommand",
     "reassign": "kafka.admin.ReassignPartitionsCommand",
     "elect": "kafka.admin.LeaderElectionCommand",
+    "log-dirs": "kafka.admin.LogDirsCommand",
 }
 _STARTS_OF_ERRORS = (
     "Error while executing topic command : ",

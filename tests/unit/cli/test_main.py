@@ -120,6 +120,8 @@ def test_a_dead_bootstrap_server_is_one_line_soon() -> None:
             ["up", "--zookeeper", "a:1", "--zookeeper-port", "2"],
             "--zookeeper and --zookeeper-port cannot be used together",
         ),
+        (["up", "--host", "0.0.0.0"], "name with --advertise the host that clients use"),
+        (["up", "--host", "::", "--advertise", "::"], "--advertise :: leads clients nowhere"),
         (["broker"], "Missing option '--config'."),
         (["broker", "--config", "/no/such"], "'/no/such' does not exist."),
         (
@@ -154,26 +156,32 @@ def test_a_bad_broker_config_is_one_line(
 
 def test_up_hands_its_options_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from ottla.process import supervisor
+    from ottla.process.up_options import UpOptions
 
-    seen: list[supervisor.UpOptions] = []
+    seen: list[UpOptions] = []
 
-    def run(options: supervisor.UpOptions) -> int:
+    def run(options: UpOptions) -> int:
         seen.append(options)
         return 3
 
     monkeypatch.setattr(supervisor, "run", run)
     cluster = ["--brokers", "3", "--port", "19092", "--zookeeper", "z:1/c", "--data", str(tmp_path)]
-    settings = ["--set", "num.partitions=5", "--set", "a=b=c"]
+    settings = ["--set", "num.partitions=5", "--set", "a=b=c", "--detach", "--restart"]
+    settings += ["--host", "0.0.0.0", "--advertise", "box.lan"]
     code = cli_main.run(["up", *cluster, *settings])
     assert code == 3
     assert seen == [
-        supervisor.UpOptions(
+        UpOptions(
             brokers=3,
             port=19092,
             zookeeper_port=2181,
             zookeeper="z:1/c",
             data=tmp_path,
             overrides={"num.partitions": "5", "a": "b=c"},
+            host="0.0.0.0",
+            advertise="box.lan",
+            detach=True,
+            restart=True,
         )
     ]
 
@@ -217,8 +225,9 @@ def test_failures_below_are_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     from ottla.process import supervisor
+    from ottla.process.up_options import UpOptions
 
-    def run(_: supervisor.UpOptions) -> int:
+    def run(_: UpOptions) -> int:
         raise failure
 
     monkeypatch.setattr(supervisor, "run", run)

@@ -51,7 +51,7 @@ def test_a_file_is_run_with_what_the_command_line_says(tmp_path, executed, capsy
     )
     assert (pipeline.checkpoints, pipeline.metrics_port) == (str(tmp_path / "c"), 9400)
     assert pipeline.bootstrap_servers == "from.file:1"
-    assert json.loads(capsys.readouterr().out)["jobs"][0]["rows"] == 5
+    assert json.loads(capsys.readouterr().out)["jobs"][0]["rows_in"] == 5
 
 
 def test_brokers_come_from_the_option_the_file_or_the_environment(tmp_path, executed, monkeypatch):
@@ -169,11 +169,8 @@ def test_a_slip_is_one_line(arguments, complaint, executed, capsys):
     assert executed == []
 
 
-def test_check_says_what_a_file_would_do(tmp_path, capsys):
+def test_check_says_what_is_wrong_with_a_file(tmp_path, capsys):
     file = tmp_path / "p.yaml"
-    file.write_text(FILE)
-    assert run(["pipeline", "check", str(file)]) == 0
-    assert capsys.readouterr().out == "ingest-a: - -> a\narchive-a: a -> -\n"
     file.write_text(FILE.replace("archive", "archiv"))
     assert run(["pipeline", "check", str(file)]) == 1
     assert capsys.readouterr().err == (

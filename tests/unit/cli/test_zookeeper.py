@@ -9,19 +9,25 @@ import socket
 import subprocess
 import sys
 
-from ottla.metadata.store import SessionState
+import pytest
+
+from ottla.metadata.store import Acl, CreateMode, NoAuthError, SessionState
 from ottla.runtime import system_runtime
 from ottla.zk.client.store import ZooKeeperClient
 from tests.support.zk.polling import until
 
+# Of super:secret.
+SUPER_DIGEST = "super:lK75jTNcA+U9vtVEw5vB51mj/w4="
 
-def run_server(*arguments: str) -> subprocess.Popen[str]:
+
+def run_server(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     code = "from ottla.cli.zookeeper import command; command()"
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, **environment},
     )
 
 
@@ -64,3 +70,36 @@ def test_a_damaged_store_is_one_line(tmp_path):
     assert process.returncode == 1
     assert errors.count("\n") == 1
     assert "not a journal of this store" in errors
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+async def test_the_super_user_and_nodes_that_expire_are_turned_on(tmp_path, by_file):
+    arguments = ["--port", "0", "--data", str(tmp_path / "store"), "--extended-types"]
+    environment = {}
+    if by_file:
+        (tmp_path / "digest").write_text(SUPER_DIGEST + "\n")
+        arguments += ["--super-digest-file", str(tmp_path / "digest")]
+    else:
+        environment = {"OTTLA_SUPER_DIGEST": SUPER_DIGEST}
+    process = run_server(*arguments, **environment)
+    address = process.stdout.readline().split("zookeeper=")[1].split()[0]
+    client = await ZooKeeperClient.connect(system_runtime(), address)
+    await client.create("/t", mode=CreateMode.PERSISTENT_WITH_TTL, ttl_ms=60_000)
+    await client.create("/closed", b"x", acl=(Acl(31, "digest", "someone:else"),))
+    with pytest.raises(NoAuthError):
+        await client.get("/closed")
+    await client.add_auth("digest", b"super:secret")
+    assert (await client.get("/closed"))[0] == b"x"
+    await client.close()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=10)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_a_password_in_place_of_a_digest_is_one_line(tmp_path):
+    process = run_server("--data", str(tmp_path), OTTLA_SUPER_DIGEST="super:secret")
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert errors.startswith("Error: OTTLA_SUPER_DIGEST: the super user's digest must be `user:`")
+    assert errors.count("\n") == 1
+    assert "secret" not in errors

@@ -103,6 +103,23 @@ def test_listeners_wait_for_a_start() -> None:
         check_change(current, current.proposed({}, {"listeners": "PLAINTEXT://h:1"}))
 
 
+def test_what_means_nothing_here_may_change_at_any_time() -> None:
+    current = config()
+    for name, text in {
+        "sasl.kerberos.min.time.before.relogin": "5",
+        "ssl.protocol": "TLSv1.2",
+        "ssl.client.auth": "required",
+        "principal.builder.class": "a.B",
+        "listener.name.plaintext.ssl.keystore.location": "/x",
+        "listener.name.plaintext.listeners": "PLAINTEXT://h:1",
+    }.items():
+        check_dynamic({name: text}, per_broker=True)
+        assert needs_restart(current, {name: text}) == []
+        check_change(current, current.proposed({}, {name: text}))
+    users = {"listener.name.plaintext.plain.sasl.jaas.config": "x"}
+    assert needs_restart(current, users) == list(users)
+
+
 def test_stored_entries_that_do_not_hold_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     stored = {
         "log.segment.bytes": "x",

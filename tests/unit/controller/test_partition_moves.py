@@ -119,6 +119,58 @@ async def test_the_whole_way(cluster: ControlledCluster) -> None:
     assert await controller.list_partition_reassignments([T0]) == {}
 
 
+async def test_of_two_moves_the_one_that_is_ready_ends(cluster: ControlledCluster) -> None:
+    """The other one goes on as it was: nobody is stopped, told or written down for it."""
+    controller = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (0, 1), 1: (1, 0)})
+    second = TopicPartition("t", 1)
+    outcomes = await controller.alter_partition_reassignments({T0: (2, 1), second: (2, 0)})
+    assert outcomes == {T0: None, second: None}
+    await cluster.settle()
+    waiting = await cluster.state("t", 1)
+    cluster.clear()
+    await alter_isr(cluster, [0, 1, 2])
+    await eventually(lambda: cluster.brokers[0].of_type(m.StopReplicaRequest))
+    await cluster.settle()
+    assert await stored(cluster) == ({"0": [2, 1], "1": [2, 0, 1]}, {"1": [2]}, {"1": [1]})
+    assert await cluster.state("t", 1) == waiting
+    assert await controller.list_partition_reassignments(None) == {
+        second: ReplicaAssignment((2, 0, 1), (2,), (1,))
+    }
+    of_second = [
+        (broker.broker_id, type(request).__name__)
+        for broker in cluster.brokers.values()
+        for kind in (m.LeaderAndIsrRequest, m.StopReplicaRequest)
+        for request in broker.of_type(kind)
+        for topic in request.topic_states
+        for state in topic.partition_states
+        if state.partition_index == 1
+    ]
+    assert of_second == []
+    # A partial ISR is no end either; the whole one is.
+    await alter_isr(cluster, [1, 2], partition=1)
+    assert (await stored(cluster))[1] == {"1": [2]}
+    await alter_isr(cluster, [1, 2, 0], partition=1)
+    await eventually(lambda: cluster.brokers[1].of_type(m.StopReplicaRequest))
+    await cluster.settle()
+    assert await stored(cluster) == ({"0": [2, 1], "1": [2, 0]}, {}, {})
+    assert await controller.list_partition_reassignments(None) == {}
+
+
+async def test_of_two_moves_in_the_admin_node_one_ends(cluster: ControlledCluster) -> None:
+    """The node keeps the one that goes on: an old tool takes it for the list of open moves."""
+    await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (0, 1), 1: (1, 0)})
+    wish = {T0: (2, 1), TopicPartition("t", 1): (2, 0)}
+    await cluster.admin.create(ADMIN_NODE, ReassignPartitionsZnode.encode(wish))
+    await cluster.settle()
+    await alter_isr(cluster, [0, 1, 2])
+    await eventually(lambda: cluster.brokers[0].of_type(m.StopReplicaRequest))
+    await cluster.settle()
+    left = {"topic": "t", "partition": 1, "replicas": [2, 0]}
+    assert await cluster.json(ADMIN_NODE) == {"version": 1, "partitions": [left]}
+
+
 async def test_the_leader_stays_where_it_may(cluster: ControlledCluster) -> None:
     controller = await cluster.start_controller(0)
     await cluster.create_topic("t", {0: (0, 1)})
@@ -400,6 +452,24 @@ async def test_a_deletion_waits_for_the_end_of_a_move(cluster: ControlledCluster
     await cluster.delete_topic("t")
     assert await cluster.exists("/brokers/topics/t")
     await alter_isr(cluster, [0, 1, 2])
+
+    async def deleted() -> bool:
+        return not await cluster.exists("/brokers/topics/t")
+
+    await eventually(deleted)
+
+
+async def test_a_deletion_waits_for_the_end_of_all_moves(cluster: ControlledCluster) -> None:
+    controller = await cluster.start_controller(0)
+    await cluster.create_topic("t", {0: (0, 1), 1: (1, 0)})
+    await move(controller, (2, 1))
+    await move(controller, (2, 0), TopicPartition("t", 1))
+    await cluster.delete_topic("t")
+    await alter_isr(cluster, [0, 1, 2])
+    await eventually(lambda: any(deleting for _, deleting in stops(cluster, 0)))
+    await cluster.settle()
+    assert await cluster.exists("/brokers/topics/t"), "partition 1 still moves"
+    await alter_isr(cluster, [0, 1, 2], partition=1)
 
     async def deleted() -> bool:
         return not await cluster.exists("/brokers/topics/t")

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipelines import SpecError, archive_files, parse_pipeline
+from ottla.pipelines import archive_files, parse_pipeline
 from ottla.pipelines.files import FileEntry
-from ottla.pipelines.jobs.transform import load_function
 from ottla.pipelines.mirror_groups import chosen, starting_offsets
-from ottla.pipelines.progress import StreamProgress, lag_of
+from ottla.pipelines.progress import LEFT_OUT, ROWS_OUT, StreamProgress, lag_of
 from ottla.pipelines.report import JobReport, PipelineReport, reason_of
 from ottla.pipelines.stop_order import feeders, levels
 from ottla.spark.errors import OptionError
@@ -41,13 +40,28 @@ def test_progress_counts_every_batch_once():
     told.absorb(progress(0, 10), 1.5)
     told.absorb(progress(1, 0), 2.0)
     told.absorb(progress(1, 30), 3.0)
-    assert (told.rows, told.batches, told.batch_s) == (40, 2, 0.25)
+    assert (told.rows_in, told.batches, told.batch_s) == (40, 2, 0.25)
     assert told.rows_per_s(3.0) == 20.0
     assert told.rows_per_s(30.0) == 0.0
     assert told.has_gap(progress(3, 1))
     assert not told.has_gap(progress(2, 1))
     told.absorb(progress(1, 5, run="after a restart"), 4.0)
-    assert told.rows == 45
+    assert told.rows_in == 45
+
+
+def test_rows_out_are_told_by_the_sink_or_observed():
+    told = StreamProgress()
+    told.absorb(progress(0, 10) | {"sink": {"numOutputRows": 7}}, 1.0)
+    by_function = {"sink": {"numOutputRows": -1}, "observedMetrics": {ROWS_OUT: {"n": 4}}}
+    told.absorb(progress(1, 5) | by_function, 2.0)
+    bad = {f"{LEFT_OUT}_0": {"n": 2}, f"{LEFT_OUT}_1": {"n": 1}, "other": {"m": 9}}
+    told.absorb(progress(2, 5) | {"observedMetrics": bad}, 3.0)
+    assert (told.rows_in, told.rows_out, told.left_out, told.last_batch) == (20, 11, 3, 2)
+    # A window that is over, told by a batch without input; then nothing, again and again.
+    told.absorb(progress(3, 0) | {"sink": {"numOutputRows": 1}}, 4.0)
+    for _ in range(2):
+        told.absorb(progress(4, 0) | {"sink": {"numOutputRows": 0}}, 5.0)
+    assert (told.rows_in, told.rows_out, told.batches, told.last_batch) == (20, 12, 4, 3)
 
 
 def test_lag_is_what_the_source_holds_beyond_the_batch():
@@ -77,14 +91,15 @@ def test_a_report_for_people_and_programs():
         "p",
         1.5,
         (
-            JobReport("a", "ingest", "stopped", 1200, 3, 1, 2.0),
+            JobReport("a", "transform", "stopped", 1200, 1190, 10, 3, 1, 2.0),
             JobReport("bb", "archive", "failed", 0, error="why", notes=("n",)),
         ),
     )
     assert not report.is_sound
     assert report.lines() == [
-        "a   stopped          1,200 rows       3 batches  1 restarts  2.0 s",
-        "bb  failed               0 rows  0.0 s",
+        "a   stopped          1,200 rows in         1,190 out  10 dead letters       3 batches  "
+        "1 restarts  2.0 s",
+        "bb  failed               0 rows in  0.0 s",
         "  n",
         "  why",
     ]
@@ -148,20 +163,6 @@ def test_what_a_compaction_cut_short_left_is_recognised():
     cut = [*done, batch(0), batch(3, 1)]
     assert archive_files.leftovers(cut) == [batch(0).path, batch(3, 1).path]
     assert archive_files.leftovers([joined(0, 3), joined(0, 9)]) == [joined(0, 3).path]
-
-
-def test_functions_of_transforms(tmp_path):
-    file = tmp_path / "steps.py"
-    file.write_text("def twice(frame):\n    return frame * 2\n")
-    assert load_function(f"{file}:twice", "j")(2) == 4
-    assert load_function("json:dumps", "j")(1) == "1"
-    for place, words in [
-        (f"{file}:thrice", "has no function 'thrice'"),
-        ("no.such.module:f", "No module named 'no'"),
-        (f"{tmp_path}/none.py:f", "No such file"),
-    ]:
-        with pytest.raises(SpecError, match=words):
-            load_function(place, "j")
 
 
 def test_positions_are_looked_for_from_the_least_that_is_known():

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from ottla.pipelines import SpecError, parse_pipeline, run_pipeline, runner
+from ottla.pipelines.checks.problems import Problem
 from ottla.pipelines.context import BatchResult, Stream
 from ottla.pipelines.runner import StopSignal
+from ottla.pipelines.spec_keys import SpecErrors
 
 PIPELINE = """
 name: p
@@ -61,6 +63,8 @@ class Jobs:
         self.diary = []
         self.queries = {}
         self.broken = {}
+        self.wrong = []
+        self.wrong_plans = []
 
     def module(self, job):
         return SimpleNamespace(streams=self.streams, run=self.run)
@@ -90,6 +94,8 @@ def jobs(monkeypatch):
     fakes = Jobs()
     monkeypatch.setattr(runner, "_module", fakes.module)
     monkeypatch.setattr(runner.topics, "with_admin", lambda servers, kafka, work: None)
+    monkeypatch.setattr(runner.before_spark, "find", lambda pipeline: fakes.wrong)
+    monkeypatch.setattr(runner.plans, "find", lambda context: fakes.wrong_plans)
     monkeypatch.setattr(runner, "POLL_S", 0.001)
     return fakes
 
@@ -107,7 +113,7 @@ def test_what_is_there_now_goes_through_job_by_job(jobs):
         *("start first", "end first", "start second", "end second", "start third", "end third"),
         "run last",
     ]
-    assert [(job.name, job.state, job.rows) for job in report.jobs] == [
+    assert [(job.name, job.state, job.rows_in) for job in report.jobs] == [
         ("last", "finished", 3),
         ("third", "finished", 7),
         ("second", "finished", 7),
@@ -207,9 +213,19 @@ def test_a_failed_restore_is_told_and_nothing_comes_after(jobs):
 
 def test_a_wrong_plan_is_one_line_before_anything_starts(jobs):
     jobs.broken = {"second": RuntimeError("[PARSE] near 'selct'\n== SQL ==")}
-    with pytest.raises(SpecError, match=r"^job second: \[PARSE\] near 'selct'$"):
+    with pytest.raises(SpecError, match=r"^pipeline: job second: \[PARSE\] near 'selct'$"):
         run(jobs)
     assert "start first" not in jobs.diary
+
+
+@pytest.mark.parametrize("found", ["wrong", "wrong_plans"])
+def test_what_is_wrong_is_told_line_by_line_before_a_topic_is_made(jobs, monkeypatch, found):
+    setattr(jobs, found, [Problem("first", "no folder\nx"), Problem("", "no brokers")])
+    monkeypatch.setattr(runner.topics, "with_admin", lambda *_: jobs.diary.append("topics"))
+    with pytest.raises(SpecErrors) as raised:
+        run(jobs)
+    assert raised.value.lines == ("pipeline: job first: no folder x", "pipeline: no brokers")
+    assert jobs.diary == []
 
 
 def test_metrics_are_announced(jobs):

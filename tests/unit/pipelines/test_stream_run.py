@@ -35,7 +35,8 @@ class FakeClock:
 
 def job_state(**values):
     progress = StreamProgress()
-    progress.rows, progress.batches, progress.lag, progress.batch_s = 1234, 3, 56, 0.5
+    progress.rows_in, progress.rows_out, progress.batches = 1234, 1230, 3
+    progress.lag, progress.batch_s = 56, 0.5
     default = {"name": "a[b]", "state": "running", "rows_per_s": 78.0, "error": None, "restarts": 1}
     return SimpleNamespace(**(default | values), progress=progress)
 
@@ -44,7 +45,7 @@ def test_the_table_shows_every_figure():
     out = Console(file=io.StringIO(), width=120)
     out.print(table([job_state(), job_state(state="failed", error="why [not]")]))
     text = out.file.getvalue()
-    for word in ("a[b]", "running", "1,234", "78", "56", "0.50 s", "failed", "why [not]"):
+    for word in ("a[b]", "running", "1,234", "1,230", "78", "56", "0.50 s", "failed", "why [not]"):
         assert word in text
 
 
@@ -54,7 +55,9 @@ def test_without_a_terminal_there_are_lines_now_and_then():
         for clock.ms in (0, 5_000, 10_000):
             view.update([job_state()])
     assert out.file.getvalue().splitlines() == [line(job_state())] * 2
-    assert line(job_state()) == "a[b]: running, 1,234 rows, 78 rows/s, lag 56, batch 0.50 s"
+    assert line(job_state()) == (
+        "a[b]: running, 1,234 rows in, 1,230 out, 78 rows/s, lag 56, batch 0.50 s"
+    )
 
 
 def test_metrics_are_served():
@@ -66,6 +69,7 @@ def test_metrics_are_served():
         )
     for name, value in (
         ("rows_total", 1234),
+        ("rows_written_total", 1230),
         ("batches_total", 3),
         ("restarts_total", 1),
         ("rows_per_second", 78),
@@ -124,7 +128,7 @@ class FakeQuery:
         self.drained = True
 
 
-def stream_run(queries, clock, attempts=2, after=None, trigger="1 second"):
+def stream_run(queries, clock, attempts=2, after=None, trigger="1 second", **stream):
     """A run whose starts give these queries, one after the other."""
     waiting = list(queries)
 
@@ -132,11 +136,15 @@ def stream_run(queries, clock, attempts=2, after=None, trigger="1 second"):
         def __getattr__(self, name):
             return lambda *args, **values: waiting.pop(0) if name == "start" else self
 
+        def foreachBatch(self, function):
+            waiting[0].each_batch = function
+            return self
+
     frame = SimpleNamespace(writeStream=Writer())
     run = StreamRun(
         Archive(name="j", from_=(Source("a", "a"),), path="p"),
         "j",
-        lambda: Stream("j", frame, format="x", after=after),
+        lambda: Stream("j", frame, format="x", after=after, **stream),
         checkpoint="c",
         trigger=trigger,
         restart=Restart(attempts, 10.0),
@@ -172,7 +180,7 @@ def test_progress_sets_the_count_of_failures_back():
     for _ in range(5):
         run.poll()
         clock.ms += 10_000
-    assert (run.state, run.restarts, run.progress.rows) == ("finished", 4, 21)
+    assert (run.state, run.restarts, run.progress.rows_in) == ("finished", 4, 21)
     assert run.report().error is None
 
 
@@ -183,6 +191,64 @@ def test_a_stop_waits_for_the_batch_and_then_does_what_comes_after():
     run.stop(60.0, threading.Event())
     assert query.drained and query.stopped
     assert (run.state, run.report().notes) == ("stopped", ("joined",))
+
+
+def test_no_batch_begins_while_a_query_is_being_stopped():
+    """A batch that a stop cut off would leave some of its files."""
+    written = []
+    query = FakeQuery(active=True)
+    run = stream_run([query], FakeClock(), each_batch=lambda _, batch: written.append(batch))
+    query.each_batch(None, 0)
+
+    def trigger_active(_):
+        with pytest.raises(OttlaError, match="batch 1 comes later"):
+            query.each_batch(None, 1)
+        query.isActive, query.error = False, RuntimeError("held")
+        return True
+
+    query.status = type("Status", (), {"__getitem__": lambda *_: trigger_active(_)})()
+    run.stop(60.0, threading.Event())
+    assert (written, run.state, run.report().error) == ([0], "stopped", None)
+
+
+class Noted:
+    """What tasks have noted, before and after."""
+
+    def __init__(self, last, before, after):
+        self.last, self.before, self.after = last, before, after
+
+    def left_behind(self, checkpoint):
+        return self.last, self.before
+
+    def beyond(self, query_id, batch):
+        if isinstance(self.after, Exception):
+            raise self.after
+        return self.after.get(batch, 0)
+
+
+@pytest.mark.parametrize(
+    ("noted", "told", "rows_out"),
+    [
+        (Noted(-1, 0, {}), 10, 10),
+        (Noted(-1, 0, {0: 4}), 10, 14),  # tasks of the batch after the last one told
+        (Noted(3, 4, {}), 10, 6),  # an earlier run wrote some of what is told now
+        (Noted(3, 4, {3: 7}), None, 3),  # cut off again, with more of it written
+        (Noted(3, 4, {3: 4}), None, 0),
+        (Noted(3, 4, OttlaError("gone")), None, 0),
+        (Noted(-1, 0, OttlaError("gone")), 10, 10),
+    ],
+)
+def test_rows_out_are_those_in_the_topic(noted, told, rows_out):
+    query = FakeQuery(active=True)
+    query.id = "q"
+    if told is not None:
+        batch = noted.last + 1
+        query.lastProgress |= {"batchId": batch, "sink": {"numOutputRows": told}}
+        query.recentProgress = [query.lastProgress]
+    run = stream_run([query], FakeClock(), noted=noted)
+    run.stop(60.0, threading.Event())
+    assert run.report().rows_out == rows_out
+    assert bool(run.report().notes) == isinstance(noted.after, OttlaError)
 
 
 def test_what_fails_afterwards_is_told():

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import OttlaError
-from ottla.process.claim import PortInUse, await_unlocked, check_port, lock_for_up
+from ottla.process.claim import (
+    PortInUse,
+    await_unlocked,
+    check_advertised,
+    check_port,
+    claim,
+    lock_for_up,
+)
+from ottla.process.up_options import UpOptions
 from ottla.runtime import DirInUse, SystemDisk
 
 
@@ -52,3 +60,29 @@ def test_a_taken_port_names_the_option(tmp_path: Path) -> None:
     check_port("127.0.0.1", port, "broker-0", "--port")
     check_port("no.such.host.invalid", port, "broker-0", "--port")
     check_port("127.0.0.1", 0, "broker-0", "--port")
+
+
+def test_a_taken_port_of_metrics_or_of_a_setting_names_its_flag(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(PortInUse, match=r"the metrics of broker-0 .* --metrics chooses"):
+            claim(UpOptions(data=tmp_path, zookeeper="z:1", port=0, metrics_port=port))
+        listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        with pytest.raises(PortInUse, match="--set listeners chooses another port"):
+            claim(UpOptions(data=tmp_path, zookeeper="z:1", overrides=listeners))
+    both = UpOptions(data=tmp_path, brokers=2, zookeeper="z:1", overrides=listeners)
+    with pytest.raises(PortInUse, match="broker-0 and broker-1 would both listen on"):
+        claim(both)
+
+
+def test_an_address_of_another_machine(tmp_path: Path) -> None:
+    with pytest.raises(OttlaError, match="no address of this machine; --host"):
+        claim(UpOptions(data=tmp_path, host="192.0.2.77", zookeeper="z:1", port=19_092))
+
+
+def test_brokers_must_reach_one_another_by_the_advertised_name() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    check_advertised("127.0.0.1", "localhost", port)
+    with pytest.raises(OttlaError, match=r"no\.such.host.invalid does not lead back to 127.0.0.1:"):
+        check_advertised("127.0.0.1", "no.such.host.invalid", port)

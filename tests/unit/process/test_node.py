@@ -22,6 +22,7 @@ from ottla.wire import messages as m
 from ottla.zk.embedded import EmbeddedStore
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.server import ZooKeeperServer
+from tests.support.zk.polling import until
 
 HOST = "127.0.0.1"
 
@@ -159,7 +160,7 @@ async def test_a_failed_dir_is_reported_to_the_controller(engine: Engine, tmp_pa
     store = EmbeddedStore(engine)
     await store.children("/log_dir_event_notification", lambda event: seen.append(event.path))
     node.parts.log_manager.dirs.failed(folders[0], OSError("gone"))
-    await asyncio.sleep(0.05)
+    await until(lambda: seen)
     assert seen == ["/log_dir_event_notification"]
     assert node.failed is not None and not node.failed.done()
     await node.stop(controlled=False)

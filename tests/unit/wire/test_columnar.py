@@ -286,3 +286,28 @@ def test_damaged_records_are_refused_or_read_but_never_break(data):
             rows.validate(full=True)
     except WireError:
         pass
+
+
+def test_varints_of_every_length_in_columns():
+    edges = [1 << bits for bits in range(63)]
+    values = [0, *edges, *(edge - 1 for edge in edges), (1 << 63) - 1]
+    values += [-value - 1 for value in values]
+    zigzag = columnar_encode.zigzag(np.array(values, np.int64))
+    lengths = columnar_encode.varint_lengths(zigzag)
+    packed = columnar_encode._pack([zigzag], [lengths]).to_pylist()
+    assert {len(raw) for raw in packed} == set(range(1, 11))
+    data = np.frombuffer(b"".join(packed), np.uint8)
+    starts = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)
+    read_back, ends = columnar.read_varints(data, starts)
+    assert read_back.tolist() == values
+    assert (ends - starts).tolist() == lengths.tolist()
+    assert [records.read_varint(raw, 0)[0] for raw in packed] == values
+
+
+def test_varints_that_are_too_long_in_columns():
+    """As one by one: bits beyond 64 are dropped, an eleventh byte is refused."""
+    for raw in (b"\xff" * 9 + b"\x7f", b"\x80" * 9 + b"\x02", b"\x80" * 9 + b"\x00"):
+        value, end = columnar.read_varints(np.frombuffer(raw, np.uint8), np.zeros(1, np.int64))
+        assert (value[0], end[0]) == records.read_varint(raw, 0)
+    with pytest.raises(records.CorruptBatch, match="more than ten bytes"):
+        columnar.read_varints(np.frombuffer(b"\x80" * 11, np.uint8), np.zeros(1, np.int64))

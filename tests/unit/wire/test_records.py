@@ -7,6 +7,7 @@ import struct
 import cramjam
 import pytest
 
+from ottla.storage.compaction.record_spans import record_spans
 from ottla.wire import compression, records
 from ottla.wire.records import Record
 
@@ -214,3 +215,49 @@ def test_lz4_is_the_fast_compressor_as_in_kafka() -> None:
 
 def test_raw_snappy_is_read_too() -> None:
     assert compression.decompress(2, b"\x03\x08abc") == b"abc"
+
+
+# A record's numbers are zig-zag varints: the widest of each number of bytes.
+EXTREMES = {
+    1: (-64, 63),
+    2: (-8192, 8191),
+    3: (-1_048_576, 1_048_575),
+    5: (-(1 << 34), (1 << 34) - 1),
+    9: (-(1 << 62), (1 << 62) - 1),
+    10: (-(1 << 63), (1 << 63) - 1),
+}
+
+
+@pytest.mark.parametrize("size", EXTREMES)
+def test_varints_of_every_length(size: int) -> None:
+    for value in EXTREMES[size]:
+        items = [Record(None, b"", 0), Record(None, b"", value)]
+        batch = records.build_batch(items)
+        assert [record.timestamp for record in records.iter_records(batch)] == [0, value]
+        span = record_spans(bytes(batch[records.HEADER_BYTES :]), 2)[1]
+        assert span[2] == value
+        # Length, attributes, time, offset, no key, value of no bytes, no headers.
+        assert span[1] - span[0] == 6 + size
+        raw = (value << 1 ^ value >> 63) & (1 << 64) - 1
+        encoded = bytes(raw >> 7 * n & 127 | (128 if n + 1 < size else 0) for n in range(size))
+        assert records.read_varint(encoded + b"x", 0) == (value, size)
+
+
+@pytest.mark.parametrize("length", [62, 63, 64, 65, 126, 127, 128, 8191, 8192, 16_383, 16_384])
+def test_keys_values_and_headers_where_their_length_gets_a_byte_more(length: int) -> None:
+    content = bytes(n % 251 for n in range(length))
+    header = ("h" * length, content)
+    items = [Record(content, content, 1, [header] * 3), Record(None, b"", 2, [("x", b"")] * length)]
+    read = list(records.iter_records(records.build_batch(items)))
+    assert [_plain(record) for record in read] == items
+
+
+def test_varints_that_are_too_long() -> None:
+    """Ten bytes hold more than 64 bits; Java drops the rest."""
+    assert records.read_varint(b"\xff" * 9 + b"\x01", 0) == (-(1 << 63), 10)
+    assert records.read_varint(b"\xff" * 9 + b"\x7f", 0) == (-(1 << 63), 10)
+    assert records.read_varint(b"\x80" * 9 + b"\x00", 0) == (0, 10)
+    with pytest.raises(records.CorruptBatch, match="more than ten bytes"):
+        records.read_varint(b"\x80" * 10 + b"\x00", 0)
+    with pytest.raises(IndexError):
+        records.read_varint(b"\x80" * 9, 0)

@@ -95,7 +95,13 @@ class BrokerConfigs:
         """Writes `entries` in the place of those `stored`, where they hold."""
         entity = self._entity(name)
         try:
-            _check(self._config, stored, entries, per_broker=entity != DEFAULT_ENTITY)
+            _check(
+                self._config,
+                stored,
+                entries,
+                per_broker=entity != DEFAULT_ENTITY,
+                validate_only=validate_only,
+            )
         except ConfigError as error:
             # `require` of Scala puts its own words before the reason.
             prefix = "requirement failed: " if isinstance(error, RequirementFailed) else ""
@@ -121,6 +127,7 @@ def _check(
     entries: Mapping[str, str],
     *,
     per_broker: bool,
+    validate_only: bool,
 ) -> None:
     # Passwords and listeners that were in the store before were not put there by this request.
     kept_passwords = {key for key in entries if is_password(key) and _is_same(key, stored, entries)}
@@ -131,7 +138,8 @@ def _check(
         proposed = config.proposed(config.dynamic_default, without_restart(config, given, waiting))
     else:
         proposed = config.proposed(given, config.dynamic_broker)
-    _refuse_passwords(config, [key for key in given if is_password(key)])
+    passwords = [key for key in given if is_password(key)]
+    _refuse_passwords(config, passwords, validate_only=validate_only)
     check_change(config, proposed)
 
 
@@ -139,10 +147,12 @@ def _is_same(name: str, stored: Mapping[str, str], entries: Mapping[str, str]) -
     return stored.get(name) == entries.get(name)
 
 
-def _refuse_passwords(config: BrokerConfig, names: Sequence[str]) -> None:
+def _refuse_passwords(config: BrokerConfig, names: Sequence[str], *, validate_only: bool) -> None:
     if names and config.optional_text("password.encoder.secret") is None:
-        raise ConfigError("Password encoder secret not configured")
-    if names:
+        # Kafka notices when it encodes them, which is after the validation.
+        if not validate_only:
+            raise ConfigError("Password encoder secret not configured")
+    elif names:
         raise ConfigError(
             f"this broker keeps no passwords in the store: set {names[0]} in its properties file"
         )

@@ -26,7 +26,7 @@ class DownConversion:
 
     async def convert(self, result: FetchResult, fetch_offset: int) -> FetchResult:
         """At least one batch of messages if there is one. Other requests are served between two
-        batches."""
+        batches, and between the records of a large one."""
         if result.error is not ErrorCode.NONE or not result.size:
             return result
         limit = min(result.size, self._left)
@@ -40,7 +40,7 @@ class DownConversion:
                     if not found:
                         return FetchResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                     break
-                found += message_sets.down_convert(batch, self._magic, fetch_offset)
+                found += await self._converted(batch, fetch_offset)
                 next_offset = header.next_offset
                 await asyncio.sleep(0)
         except WireError:
@@ -52,3 +52,12 @@ class DownConversion:
             # log's end Kafka sends this as well, and consumers take it for too large a message.
             found += CUT_BATCH
         return result._replace(records=memoryview(found))
+
+    async def _converted(self, batch: memoryview, fetch_offset: int) -> bytes:
+        steps = message_sets.down_convert_in_steps(batch, self._magic, fetch_offset)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return bytes(done.value)
+            await asyncio.sleep(0)

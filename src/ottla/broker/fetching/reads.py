@@ -60,6 +60,27 @@ class Reader:
             results.append((tp, result))
         return results
 
+    def is_behind(
+        self,
+        params: FetchParams,
+        wanted: Sequence[Wanted],
+        results: Sequence[tuple[TopicPartition, FetchResult]],
+    ) -> bool:
+        """Whether someone reads another segment than the one in which all ends that it may see: a
+        read gives no more than one segment, so that waiting brings nothing (DelayedFetch)."""
+        for (tp, want), (_, result) in zip(wanted, results, strict=True):
+            partition = self._partitions.get(tp)
+            log = None if partition is None else partition.log
+            if (
+                partition is not None
+                and log is not None
+                and not log.segments.is_one(want.fetch_offset, _visible_end(params, log))
+                # At the end, or held back: a throttle, or no replica here.
+                and result is not partition.result_without_records(log)
+            ):
+                return True
+        return False
+
     def read_again(
         self,
         params: FetchParams,

@@ -59,6 +59,8 @@ class FetchService:
             self._note_follower(params.replica_id, wanted, results)
         if params.max_wait_ms <= 0 or not wanted or is_answer(params, results):
             return results
+        if self._reader.is_behind(params, wanted, results):
+            return results
         offsets: dict[Readable, int] = {}
         for tp, want in wanted:
             partition = self._partitions.get(tp)
@@ -78,11 +80,14 @@ class FetchService:
         Dirty entries that are not among them were refused before."""
         refused = session.dirty.keys() - set(entries)
         results = self._read_in_session(params, session, entries)
+        wanted = [(entry.tp, entry.want) for entry in entries]
+        found = [(entry.tp, result) for entry, result in results]
         if params.is_follower:
-            wanted = [(entry.tp, entry.want) for entry in entries]
-            self._note_follower(params.replica_id, wanted, [(e.tp, found) for e, found in results])
+            self._note_follower(params.replica_id, wanted, found)
             self._note_idle(params.replica_id, session, results)
-        if params.max_wait_ms <= 0 or is_answer(params, [(e.tp, found) for e, found in results]):
+        if params.max_wait_ms <= 0 or is_answer(params, found):
+            return results
+        if self._reader.is_behind(params, wanted, found):
             return results
         offsets: dict[Readable, int] = {}
         for entry, _ in results:
@@ -99,7 +104,7 @@ class FetchService:
         again = [entry for entry in session.dirty if entry not in refused]
         fresh = self._read_in_session(params, session, again)
         read_twice = {entry for entry, _ in fresh}
-        return [(entry, found) for entry, found in results if entry not in read_twice] + fresh
+        return [(entry, result) for entry, result in results if entry not in read_twice] + fresh
 
     def count_sent(self, results: Iterable[tuple[TopicPartition, FetchResult]]) -> None:
         """What followers get in an answer."""

@@ -2,8 +2,8 @@
 
 Behaviour: the controller's orders to lead or follow, carried out at once; per-partition codes as in
 Kafka 2.8 (broker/replication/controller_orders.py). Before, the configs of topics that are new here
-are read and logs of other topics of the same name deleted. A stale broker epoch gives 77, a stale
-controller epoch 11, both at the top and for every partition.
+are read, and logs of other topics of the same name are deleted (if those ended) or set aside. A
+stale broker epoch gives 77, a stale controller epoch 11, both at the top and for every partition.
 Versions: 0 and 1 name the topic in every partition, 2 to 4 group by name, from 5 on answers are
 grouped by topic id. v6 adds the recovery state, v7 the KRaft flag; both are not used.
 Left out: the type field (full or incremental): partitions that a full request does not name stay.
@@ -90,7 +90,8 @@ async def _load_topic_configs(services: BrokerServices, orders: Sequence[Order])
 
 
 async def _settle_other_lives(services: BrokerServices, request: m.LeaderAndIsrRequest) -> None:
-    """A topic that was made again while this broker was away: its old metadata and logs go first.
+    """A topic that was made again while this broker was away: its old metadata goes first, and its
+    old logs go or are set aside.
 
     The store says which id is the right one; where the request is wrong the logs stay.
     """
@@ -106,7 +107,7 @@ async def _settle_other_lives(services: BrokerServices, request: m.LeaderAndIsrR
                 other += [topic.topic_name] if known.topic_id != topic.topic_id else []
     if other:
         try:
-            await services.stale_logs.delete(only=other)
+            await services.stale_logs.settle(other, free_names=True)
             await services.topic_settings.load(other, again=other)
         except StoreError as error:
             logger.warning("logs of %s may be of topics that ended: %r", ", ".join(other), error)

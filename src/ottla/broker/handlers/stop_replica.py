@@ -1,6 +1,8 @@
 """StopReplica (5), versions 0 to 4.
 
-Behaviour: stops replicas and deletes their logs where asked. A leader epoch at or below the
+Behaviour: stops replicas and deletes their logs where asked; a log is known to be gone for good
+before that is answered. A log of another topic of that name, whose end nobody asked for, is set
+aside (56 where the store cannot be asked whose it is). A leader epoch at or below the
 current one gives 74 unless it is -1 or -2. Stale broker or controller epochs (77, 11) are answered
 at the top with no partitions.
 Versions: 0 to 2 have one delete flag for all and no leader epochs; v3 has both per partition. v4
@@ -10,19 +12,23 @@ Left out: nothing.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.replication.controller_orders import NO_EPOCH, Stop
 from ottla.broker.replication.order_log import Sender
 from ottla.errors import ErrorCode
+from ottla.metadata.store import StoreError
 from ottla.security.rights import Operation, require_cluster
-from ottla.types import TopicPartition
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
+    from ottla.broker.context.services import BrokerServices
 
+logger = logging.getLogger(__name__)
 _STATES_BY_TOPIC = 3
 
 
@@ -39,16 +45,48 @@ async def handle(ctx: RequestContext, request: m.StopReplicaRequest) -> m.StopRe
     if error is not ErrorCode.NONE:
         orders.log.flush()
         return response(error_code=error)
-    errors = [(stop.tp, orders.stop(stop, sender)) for stop in stops]
+    is_deletion_safe = await _spare_other_lives(ctx.services, stops)
+    # A newer controller may have spoken up, or this broker registered again.
+    error = orders.epochs.refusal(request.broker_epoch, request.controller_epoch)
+    if error is not ErrorCode.NONE:
+        orders.log.flush()
+        return response(error_code=error)
+    codes = [
+        orders.stop(stop, sender)
+        if is_deletion_safe or not stop.delete
+        else ErrorCode.KAFKA_STORAGE_ERROR
+        for stop in stops
+    ]
     orders.log.flush()
+    if not await ctx.services.replica_manager.log_manager.removals.make_durable():
+        codes = [
+            ErrorCode.KAFKA_STORAGE_ERROR if stop.delete else code
+            for stop, code in zip(stops, codes, strict=True)
+        ]
     return response(
         partition_errors=[
             response.StopReplicaPartitionError(
-                topic_name=tp.topic, partition_index=tp.partition, error_code=error
+                topic_name=stop.tp.topic, partition_index=stop.tp.partition, error_code=code
             )
-            for tp, error in errors
+            for stop, code in zip(stops, codes, strict=True)
         ]
     )
+
+
+async def _spare_other_lives(services: BrokerServices, stops: list[Stop]) -> bool:
+    """The request names topics without their ids. False where the store cannot be asked."""
+    logs = services.replica_manager.log_manager
+    topics = {
+        stop.tp.topic
+        for stop in stops
+        if stop.delete and (log := logs.get(stop.tp)) and log.topic_id != ZERO_TOPIC_ID
+    }
+    try:
+        await services.stale_logs.spare_other_lives(topics)
+    except StoreError as error:
+        logger.warning("logs of %s stay: %r", ", ".join(sorted(topics)), error)
+        return False
+    return True
 
 
 def _stops(request: m.StopReplicaRequest, version: int) -> Iterator[Stop]:

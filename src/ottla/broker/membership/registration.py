@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import OttlaError
 from ottla.metadata import znodes
+from ottla.metadata.ended import EndedTopicZnode
 from ottla.metadata.marks import OttlaBrokerZnode
 from ottla.metadata.store import (
     Create,
@@ -114,7 +115,8 @@ async def register(
     """
     path = znodes.BrokerIdZnode.path(info.broker_id)
     data = znodes.BrokerIdZnode.encode(info)
-    for parent in await _missing(store, _with_parents([OttlaBrokerZnode.parent()])):
+    own = [OttlaBrokerZnode.parent(), EndedTopicZnode.parent()]
+    for parent in await _missing(store, _with_parents(own)):
         await _create_if_absent(store, parent, None)
     for _ in range(_ATTEMPTS):
         # Null data first, then the value, in one step: KafkaZkClient's way, so that a watcher of

@@ -51,19 +51,19 @@ class CatchUp:
             self._spawn(_persistently(self._stale_logs.forget_ended_topics))
         if self._updates_to_look_at:
             self._updates_to_look_at -= 1
-            suspects = self._stale_logs.strays(all_told=bool(topics))
+            suspects = self._stale_logs.suspects(all_told=bool(topics))
             if suspects:
-                self._spawn(_persistently(lambda: self._stale_logs.delete_strays(suspects)))
+                self._spawn(_persistently(lambda: self._stale_logs.settle_suspects(suspects)))
 
 
-async def delete_when_named(stale_logs: StaleLogs, topics: Collection[str]) -> None:
-    """Deletes stale logs of topics that had no id yet, once they have one."""
+async def settle_when_named(stale_logs: StaleLogs, topics: Collection[str]) -> None:
+    """Looks again at logs of topics that had no id yet, once they have one."""
     for _ in range(_ATTEMPTS):
         if not topics:
             return
         await asyncio.sleep(_PAUSE_S)
         try:
-            topics = await stale_logs.delete(only=topics)
+            topics = await stale_logs.settle(topics)
         except StoreError as error:
             logger.warning("the ids of new topics could not be read, trying again: %r", error)
 

@@ -99,6 +99,8 @@ class ControllerOrders:
         if log is not None and not _topic_id_fits(log, order.topic_id):
             self.log.other_topic_id(tp, log.topic_id, order.topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        if log is not None:
+            log.is_stray = False
         if partition is not None and state.leader_epoch <= partition.leader_epoch:
             if log is not None and log.topic_id == ZERO_TOPIC_ID != order.topic_id:
                 log.assign_topic_id(order.topic_id)

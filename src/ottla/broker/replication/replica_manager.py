@@ -137,14 +137,28 @@ class ReplicaManager:
 
     def delete(self, tp: TopicPartition, leader_epoch: int | None = None) -> None:
         """Takes the replica and its log away; `leader_epoch` is the order's, where it has one."""
+        self._take_away(tp)
+        self.log_manager.delete(tp)
+        self.leadership.ended(tp, leader_epoch)
+
+    async def set_aside(self, tp: TopicPartition) -> None:
+        """Takes the replica away and keeps its log, under a name that nobody loads."""
+        self.stop_hosting(tp)
+        await self.log_manager.set_aside(tp)
+
+    def stop_hosting(self, tp: TopicPartition) -> None:
+        """Takes the replica away and leaves its log as it is."""
+        if self.partitions.get(tp) is not None:
+            self._take_away(tp)
+            self.leadership.ended(tp, None)
+
+    def _take_away(self, tp: TopicPartition) -> None:
         self.fetchers.remove([tp])
         partition = self.partitions.remove(tp)
         if partition is not None:
             partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             partition.log = None
         self.moves.forget(tp)
-        self.log_manager.delete(tp)
-        self.leadership.ended(tp, leader_epoch)
 
     def set_offline(self, tp: TopicPartition) -> None:
         partition = self.partitions.set_offline(tp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -16,6 +17,7 @@ from ottla.cli.options import (
     connect_admin,
     flag,
     run_async,
+    run_until_interrupted,
     topic_argument,
     topic_failure,
 )
@@ -28,11 +30,12 @@ if TYPE_CHECKING:
 
 
 class Start(NamedTuple):
-    """Where to begin: at an end of the log (with a distance), or at an offset."""
+    """Where to begin: at an end of the log (with a distance), at an offset, or at a time."""
 
     at_end: bool = False
     offset: int | None = None
     back: int = 0
+    timestamp_ms: int | None = None
 
 
 class Wanted(NamedTuple):
@@ -54,6 +57,15 @@ class Wanted(NamedTuple):
     help="Start at an offset, at 'earliest' or 'latest', or at -N: the last N of each partition.",
 )  # fmt: skip
 @click.option(
+    "--since", metavar="TIME",
+    help="Start with the first record of that time or later: 10m, 1h30m (ago), 2026-01-31T09:30.",
+)  # fmt: skip
+@click.option(
+    "--group", metavar="NAME",
+    help="Read as a member of a consumer group: go on where it stopped, share the partitions with "
+    "its other members.",
+)  # fmt: skip
+@click.option(
     "--partition", "partitions", type=click.IntRange(min=0), multiple=True,
     help="Only this partition; may be given more than once.",
 )  # fmt: skip
@@ -69,6 +81,10 @@ class Wanted(NamedTuple):
 @flag("headers", "Print headers, h1:v1,h2:v2.")
 @flag("timestamps", "Print timestamps.")
 @flag("positions", "Print partitions and offsets.")
+@click.option(
+    "--property", "properties", multiple=True, metavar="NAME=VALUE",
+    help="The same in Kafka's words: print.key=true, key.separator=:, null.literal=-, …",
+)  # fmt: skip
 @click.option("--separator", default="\\t", show_default=True, help="What separates them.")
 @click.option(
     "--timeout", type=click.IntRange(min=1), default=30_000, show_default=True, metavar="MS",
@@ -80,6 +96,8 @@ def command(
     command_config: Path | None,
     from_beginning: bool,
     offset: str | None,
+    since: str | None,
+    group: str | None,
     partitions: tuple[int, ...],
     follow: bool,
     max_messages: int | None,
@@ -88,27 +106,87 @@ def command(
     headers: bool,
     timestamps: bool,
     positions: bool,
+    properties: tuple[str, ...],
     separator: str,
     timeout: int,
 ) -> None:
-    from ottla.cli.data.record_text import Columns, json_line, unescaped
+    from ottla.cli.data.record_text import Columns, json_line, unescaped, with_properties
 
-    if from_beginning and offset is not None:
-        raise click.UsageError("--from-beginning and --offset cannot be used together")
-    if offset is not None:
-        start = parse_start(offset)
-    else:
-        start = Start(at_end=follow and not from_beginning)
+    if group is not None:
+        check_group(partitions, offset, since)
+    start = choose_start(from_beginning, offset, since, follow=follow)
     wanted = Wanted(topic, partitions, start, follow, max_messages, timeout)
-    line = json_line
-    if form == "text":
-        line = Columns(timestamps, positions, headers, keys, unescaped(separator)).line
+    columns = Columns(
+        timestamps, positions, positions, headers, keys, separator=unescaped(separator)
+    )
+    text_line = with_properties(columns, properties).line
+    line = json_line if form == "json" else text_line
 
     async def work() -> None:
         async with connect_admin(bootstrap_server, command_config) as admin:
-            await _print_records(_batches(admin, wanted), line, max_messages)
+            if group is None:
+                await _print_records(_batches(admin, wanted), line, max_messages)
+            else:
+                await _read_as_member(admin, wanted, group, line)
 
-    run_async(work())
+    (run_until_interrupted if follow else run_async)(work())
+
+
+def check_group(partitions: tuple[int, ...], offset: str | None, since: str | None) -> None:
+    if partitions:
+        raise click.UsageError("Options group and partition cannot be specified together.")
+    if offset is not None or since is not None:
+        raise click.UsageError(
+            "a group goes on where it stopped: `ottla groups --reset-offsets` moves it, --offset "
+            "and --since are for reading without one"
+        )
+
+
+async def _read_as_member(
+    admin: Admin, wanted: Wanted, group: str, line: Callable[[FetchedRecord], bytes]
+) -> None:
+    from ottla.cli.data.consume_group import GroupReader, GroupReading
+
+    await _partitions(admin, wanted)  # a topic that is not there has a better message
+
+    async def show(found: list[FetchedRecord]) -> None:
+        data = b"".join([line(record) for record in found])
+        # In a thread: who reads slowly at the other end of a pipe must not end the session.
+        await asyncio.to_thread(_write, data)
+
+    reading = GroupReading(
+        group,
+        wanted.topic,
+        not wanted.start.at_end,
+        wanted.follow,
+        wanted.max_messages,
+        wanted.timeout_ms,
+    )
+    await GroupReader(admin.cluster, reading, show).run()
+
+
+def _write(data: bytes) -> None:
+    out = sys.stdout.buffer
+    out.write(data)
+    # A reader at the other end of a pipe waits for these, and a closed pipe shows here.
+    out.flush()
+
+
+def choose_start(
+    from_beginning: bool, offset: str | None, since: str | None, *, follow: bool
+) -> Start:
+    given = {"--from-beginning": from_beginning, "--offset": offset, "--since": since}
+    named = [name for name, value in given.items() if value not in (None, False)]
+    if len(named) > 1:
+        raise click.UsageError(f"{named[0]} and {named[1]} cannot be used together")
+    if offset is not None:
+        return parse_start(offset)
+    if since is not None:
+        from ottla.cli.data.since import parse_since
+        from ottla.runtime import system_runtime
+
+        return Start(timestamp_ms=parse_since(since, system_runtime().clock.now_ms()))
+    return Start(at_end=follow and not from_beginning)
 
 
 def parse_start(text: str) -> Start:
@@ -125,13 +203,10 @@ async def _print_records(
     line: Callable[[FetchedRecord], bytes],
     max_messages: int | None,
 ) -> None:
-    out = sys.stdout.buffer
     left = max_messages
     async for batch in batches:
         chosen = batch if left is None else batch[:left]
-        out.write(b"".join([line(record) for record in chosen]))
-        # A reader at the other end of a pipe waits for these, and a closed pipe shows here.
-        out.flush()
+        _write(b"".join([line(record) for record in chosen]))
         if left is not None:
             left -= len(chosen)
             if not left:
@@ -193,6 +268,12 @@ async def _positions(
     start = wanted.start
     if start.at_end and not start.back:
         return ends
+    if start.timestamp_ms is not None:
+        found = await list_offsets(
+            admin.cluster, partitions, start.timestamp_ms, timeout_ms=wanted.timeout_ms
+        )
+        # Nothing is that new: what comes next will be.
+        return {tp: at if at >= 0 else ends[tp] for tp, at in found.items()}
     begins = await list_offsets(admin.cluster, partitions, EARLIEST, timeout_ms=wanted.timeout_ms)
     if start.offset is not None:
         # An offset outside of a log means its nearest record: partitions differ.

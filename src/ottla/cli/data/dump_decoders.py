@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from ottla.client.admin.groups import CONSUMER, decode_assignment
+from ottla.client.groups.protocol import CONSUMER, decode_assignment
 from ottla.coordinator.groups.records import (
     GroupMember,
     OffsetKey,

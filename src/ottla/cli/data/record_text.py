@@ -33,6 +33,10 @@ class BadLine(OttlaError):
     """A line of input that is not a record."""
 
 
+class BadProperty(OttlaError):
+    """A property of Kafka's formatter that has no meaning here."""
+
+
 class TextFormat(NamedTuple):
     """How a line is taken apart; everything is the value where nothing is said."""
 
@@ -112,31 +116,75 @@ def json_line(record: FetchedRecord) -> bytes:
 
 
 class Columns(NamedTuple):
-    """What is printed in front of the value, in the order of Kafka's console consumer."""
+    """What is printed, in the order of Kafka's console consumer (DefaultMessageFormatter)."""
 
     timestamps: bool = False
-    positions: bool = False
+    partitions: bool = False
+    offsets: bool = False
     headers: bool = False
     keys: bool = False
+    values: bool = True
     separator: bytes = b"\t"
+    line_end: bytes = b"\n"
+    header_separator: bytes = b","
+    null: bytes = b"null"
 
     def line(self, record: FetchedRecord) -> bytes:
         cells = []
         if self.timestamps:
             kind = "LogAppendTime" if record.is_append_time else "CreateTime"
             cells.append(f"{kind}:{record.timestamp_ms}".encode())
-        if self.positions:
-            cells += [
-                f"Partition:{record.partition.partition}".encode(),
-                f"Offset:{record.offset}".encode(),
-            ]
+        if self.partitions:
+            cells.append(f"Partition:{record.partition.partition}".encode())
+        if self.offsets:
+            cells.append(f"Offset:{record.offset}".encode())
         if self.headers:
-            pairs = [name.encode() + b":" + _or_null(value) for name, value in record.headers]
-            cells.append(b",".join(pairs) or b"NO_HEADERS")
+            pairs = [name.encode() + b":" + self._or_null(value) for name, value in record.headers]
+            cells.append(self.header_separator.join(pairs) or b"NO_HEADERS")
         if self.keys:
-            cells.append(_or_null(record.key))
-        cells.append(_or_null(record.value))
-        return self.separator.join(cells) + b"\n"
+            cells.append(self._or_null(record.key))
+        if self.values:
+            cells.append(self._or_null(record.value))
+        return self.separator.join(cells) + self.line_end if cells else b""
+
+    def _or_null(self, data: bytes | None) -> bytes:
+        return self.null if data is None else data
+
+
+# Kafka's properties of the formatter, by the column they turn on or the bytes they set.
+_SWITCHES = {
+    "print.timestamp": "timestamps",
+    "print.partition": "partitions",
+    "print.offset": "offsets",
+    "print.headers": "headers",
+    "print.key": "keys",
+    "print.value": "values",
+}
+_BYTES = {
+    "key.separator": "separator",
+    "line.separator": "line_end",
+    "headers.separator": "header_separator",
+    "null.literal": "null",
+}
+_DESERIALIZERS = ("key.deserializer", "value.deserializer", "headers.deserializer")
+_AS_IS = ("StringDeserializer", "ByteArrayDeserializer")
+
+
+def with_properties(columns: Columns, given: Sequence[str]) -> Columns:
+    """`--property print.key=true`, as kafka-console-consumer takes it."""
+    changes: dict[str, Any] = {}
+    for item in given:
+        name, _, value = item.partition("=")
+        if name in _SWITCHES:
+            changes[_SWITCHES[name]] = value.strip().lower() == "true"
+        elif name in _BYTES:
+            changes[_BYTES[name]] = value.encode()
+        elif name not in _DESERIALIZERS:
+            known = ", ".join((*_SWITCHES, *_BYTES))
+            raise BadProperty(f"--property: there is no {name!r}, only {known}")
+        elif not value.endswith(_AS_IS):
+            raise BadProperty(f"--property {item}: keys, values and headers are shown as text only")
+    return columns._replace(**changes)
 
 
 def unescaped(text: str) -> bytes:
@@ -161,10 +209,6 @@ def _parse_headers(text: bytes) -> Headers:
 
 def _shown(data: bytes) -> str:
     return repr(data[:40].decode(errors="replace"))
-
-
-def _or_null(data: bytes | None) -> bytes:
-    return b"null" if data is None else data
 
 
 def _is_int(value: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import PurePath
 
 import click
 
@@ -15,6 +16,7 @@ from ottla.cli.topics.options import (
     TopicOptions,
     announce,
     check_numbers,
+    confirm_deletion,
     parse_assignment,
     parse_configs,
     select_topics,
@@ -154,6 +156,7 @@ async def _alter(admin: Admin, options: TopicOptions) -> None:
 async def _delete(admin: Admin, options: TopicOptions) -> None:
     found = await _matching(admin, options)
     if found:
+        confirm_deletion(options, found)
         raise_first_error(await admin.delete_topics(found))
         if options.wait:
             await _wait_until_gone(admin, found, options)
@@ -172,11 +175,24 @@ async def _wait_until_gone(admin: Admin, names: list[str], options: TopicOptions
         if found:
             return found
         for node in nodes:
-            for log_dir in (await admin.describe_log_dirs(node.id)).values():
-                found |= {replica.partition.topic for replica in log_dir.replicas} & left
+            dirs = (await admin.describe_log_dirs(node.id)).values()
+            held = {r.partition for d in dirs for r in d.replicas if r.partition.topic in left}
+            if held:
+                # A log of an earlier topic of that name stays (ADR 28).
+                strays = await _stray_names(admin, node.id)
+                found |= {tp.topic for tp in held if str(tp) not in strays}
         return found or await _taken_names(admin, left)
 
     await wait_until_gone(names, still_there, options)
+
+
+async def _stray_names(admin: Admin, broker_id: int) -> set[str]:
+    try:
+        return {PurePath(stray.path).name for stray in await admin.describe_strays(broker_id)}
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return set()  # it is Apache Kafka's
 
 
 async def _taken_names(admin: Admin, names: set[str]) -> set[str]:

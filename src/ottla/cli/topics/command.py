@@ -68,7 +68,8 @@ def _number(_ctx: click.Context, param: click.Parameter, value: str | None) -> i
 @flag("if-exists", "Do nothing where the topic does not exist.")
 @flag("if-not-exists", "Do nothing where the topic exists.")
 @flag("disable-rack-aware", "Place replicas without looking at racks, with --zookeeper only.")
-@flag("force", "Has no effect; kept for old scripts.")
+@flag("yes", "With --delete: do not ask on a terminal.")
+@flag("force", "As --yes, for old scripts.")
 @flag("wait", "With --delete: return when the topics are gone.")
 @click.option(
     "--wait-timeout", type=click.FloatRange(min=0), default=DEFAULT_WAIT_S, show_default=True,

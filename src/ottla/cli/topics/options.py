@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from ottla.cli.include_list import compile_include_list
+from ottla.cli.options import interruptible
 from ottla.config.definitions import java_integer
 from ottla.errors import OttlaError
-from ottla.topics.names import has_collision_chars
+from ottla.topics.names import has_collision_chars, is_internal
 
 ACTIONS = ("create", "list", "alter", "describe", "delete")
 REPORTS = (
@@ -33,6 +36,7 @@ _GOES_WITH: dict[str, tuple[str, ...]] = {
     "exclude_internal": ("list", "describe"),
     "topic_id": ("describe",),
     "wait": ("delete",),
+    "yes": ("delete",),
 }
 # What only a broker can tell.
 _NOT_WITH_ZOOKEEPER = ("under_min_isr_partitions", "at_min_isr_partitions", "topic_id")
@@ -71,6 +75,7 @@ class TopicOptions:
     delete_config: Sequence[str] = ()
     disable_rack_aware: bool = False
     force: bool = False
+    yes: bool = False
     wait: bool = False
     wait_timeout: float = DEFAULT_WAIT_S
     if_exists: bool = False
@@ -220,15 +225,36 @@ def select_topics(names: Sequence[str], options: TopicOptions) -> list[str]:
     wanted = options.topic
     if wanted is None:
         return list(names)
-    pattern = wanted.strip().replace(",", "|").replace(" ", "").strip("\"'")
-    try:
-        compiled = re.compile(pattern)
-    except re.error:
-        raise TopicCommandError(f"{pattern} is an invalid regex.") from None
-    found = [name for name in names if compiled.fullmatch(name)]
+    pattern = compile_include_list(wanted)
+    found = [name for name in names if pattern.fullmatch(name)]
     if not found and options.action != "list" and not options.if_exists:
         raise TopicCommandError(f"Topic '{wanted}' does not exist as expected")
     return found
+
+
+def needs_asking(options: TopicOptions, found: Sequence[str]) -> bool:
+    """Whether more goes than the names that were typed, or something that Kafka itself needs."""
+    if not found or options.yes or options.force:
+        return False
+    typed = {name.strip("\"' ") for name in (options.topic or "").split(",")}
+    return not set(found) <= typed or any(map(is_internal, found))
+
+
+def confirm_deletion(options: TopicOptions, found: Sequence[str]) -> None:
+    """On a terminal, lists what goes and asks; a script goes on. Raises click.Abort."""
+    is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    if not is_terminal or not needs_asking(options, found):
+        return
+    for name in found:
+        click.echo(f"  {name} (internal)" if is_internal(name) else f"  {name}", err=True)
+    with interruptible():
+        is_wanted = click.confirm(f"Delete {_count(found)}?", err=True)
+    if not is_wanted:
+        raise TopicCommandError("nothing was deleted; --yes does not ask")
+
+
+def _count(found: Sequence[str]) -> str:
+    return "this topic" if len(found) == 1 else f"these {len(found)} topics"
 
 
 def option_values(given: Mapping[str, object]) -> TopicOptions:

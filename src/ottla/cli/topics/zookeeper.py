@@ -15,6 +15,7 @@ from ottla.cli.topics.options import (
     TopicCommandError,
     TopicOptions,
     announce,
+    confirm_deletion,
     parse_assignment,
     parse_configs,
     select_topics,
@@ -174,6 +175,7 @@ _KEY_WARNING = (
 
 async def _delete(admin: ZooKeeperAdmin, options: TopicOptions) -> None:
     found = await _matching(admin, options)
+    confirm_deletion(options, found)
     to_stderr = options.output == "json"
     for name in found:
         if await admin.mark_for_deletion(name):

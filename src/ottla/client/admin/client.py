@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.client.admin.acls import AclCalls
 from ottla.client.admin.configs import ConfigCalls
 from ottla.client.admin.partitions import PartitionCalls
 from ottla.client.admin.quotas import QuotaCalls
+from ottla.client.admin.records import RecordCalls
 from ottla.client.admin.session import error_or_none
 from ottla.client.admin.types import (
     ClusterDescription,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 _DELETE_TOPICS_MAX_VERSION = 5
 
 
-class Admin(ConfigCalls, PartitionCalls, QuotaCalls):
+class Admin(AclCalls, ConfigCalls, PartitionCalls, QuotaCalls, RecordCalls):
     """One session; `close` it, or use it as an async context manager."""
 
     @classmethod

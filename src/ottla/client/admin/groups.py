@@ -7,37 +7,36 @@ loads. Calls about several things answer with one result per thing, a KafkaError
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.cluster import (
     DEFAULT_TIMEOUT_MS,
-    RETRIABLE,
-    RETRY_PAUSE_MS,
     Cluster,
     Node,
-    call_name,
     response_error,
-    unreachable,
 )
+from ottla.client.groups.coordinator import Coordinators
+from ottla.client.groups.protocol import CONSUMER, decode_assignment
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
-from ottla.wire.codec import WireError
 
 if TYPE_CHECKING:
     from ottla.wire.codec import Message
 
-T = TypeVar("T")
-CONSUMER = "consumer"
-_GROUP_KEY = 0
-# FindCoordinator v4 and OffsetFetch v8 ask for several groups at once, in other fields.
-_FIND_MAX_VERSION = 3
+# OffsetFetch v8 asks for several groups at once, in other fields.
 _OFFSET_FETCH_VERSIONS = (2, 7)
+_STABLE_OFFSET_FETCH_VERSION = 7
 _STATES_FROM_VERSION = 4
 _COMMIT_VERSIONS = (2, 8)
 # Of a commit by somebody who is not a member.
 _NO_GENERATION = -1
+
+
+class CommittedOffset(NamedTuple):
+    offset: int
+    metadata: str
 
 
 class GroupListing(NamedTuple):
@@ -69,7 +68,7 @@ class GroupAdmin:
     def __init__(self, cluster: Cluster, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         self._cluster = cluster
         self._timeout_ms = timeout_ms
-        self._coordinators: dict[str, Node] = {}
+        self._coordinators = Coordinators(cluster, timeout_ms=timeout_ms)
 
     async def list_groups(
         self, states: Sequence[str] = (), *, with_states: bool = False
@@ -94,7 +93,7 @@ class GroupAdmin:
             _raise_code(answer.error_code)
             return answer
 
-        return await self._retry(attempt)
+        return await self._coordinators.retry(attempt)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
         """A group that does not exist is described as `Dead`, without members."""
@@ -104,7 +103,7 @@ class GroupAdmin:
             return code
 
         request = m.DescribeGroupsRequest(groups=[group_id])
-        answer, coordinator = await self._to_coordinator(group_id, request, results)
+        answer, coordinator = await self._coordinators.send(group_id, request, results)
         group = answer.groups[0]
         # What DescribeGroups v6 says of an unknown group in an error, older versions say in Dead.
         if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
@@ -120,12 +119,20 @@ class GroupAdmin:
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, int]:
         """The offsets that a group has committed, by topic and partition."""
+        committed = await self.committed(group_id)
+        return {partition: entry.offset for partition, entry in committed.items()}
+
+    async def committed(
+        self, group_id: str, *, stable: bool = False
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """As `committed_offsets`, with what was noted beside them. With `stable` raises
+        UNSTABLE_OFFSET_COMMIT where a transaction under way holds newer ones (KIP-447)."""
         low, high = _OFFSET_FETCH_VERSIONS
-        answer, _ = await self._to_coordinator(
+        answer, _ = await self._coordinators.send(
             group_id,
-            m.OffsetFetchRequest(group_id=group_id, topics=None),
+            m.OffsetFetchRequest(group_id=group_id, topics=None, require_stable=stable),
             lambda answer: answer.error_code,
-            versions=(low, high),
+            versions=(_STABLE_OFFSET_FETCH_VERSION if stable else low, high),
         )
         _raise_code(answer.error_code)
         found = {}
@@ -134,7 +141,9 @@ class GroupAdmin:
                 _raise_code(partition.error_code)
                 if partition.committed_offset >= 0:
                     key = TopicPartition(topic.name, partition.partition_index)
-                    found[key] = partition.committed_offset
+                    found[key] = CommittedOffset(
+                        partition.committed_offset, partition.metadata or ""
+                    )
         return dict(sorted(found.items()))
 
     async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -163,7 +172,7 @@ class GroupAdmin:
         def codes(answer: Any) -> list[int]:
             return [p.error_code for topic in answer.topics for p in topic.partitions]
 
-        answer, _ = await self._to_coordinator(
+        answer, _ = await self._coordinators.send(
             group_id,
             request,
             lambda answer: next(filter(None, codes(answer)), 0),
@@ -173,7 +182,7 @@ class GroupAdmin:
             _raise_code(code)
 
     async def delete_group(self, group_id: str) -> None:
-        answer, _ = await self._to_coordinator(
+        answer, _ = await self._coordinators.send(
             group_id,
             m.DeleteGroupsRequest(groups_names=[group_id]),
             lambda answer: answer.results[0].error_code,
@@ -198,7 +207,9 @@ class GroupAdmin:
                 for topic, group in _by_topic(partitions).items()
             ],
         )
-        answer, _ = await self._to_coordinator(group_id, request, lambda answer: answer.error_code)
+        answer, _ = await self._coordinators.send(
+            group_id, request, lambda answer: answer.error_code
+        )
         _raise_code(answer.error_code)
         return {
             TopicPartition(topic.name, partition.partition_index): response_error(
@@ -209,65 +220,6 @@ class GroupAdmin:
             for topic in answer.topics
             for partition in topic.partitions
         }
-
-    async def _to_coordinator(
-        self,
-        group_id: str,
-        request: Message,
-        code_of: Callable[[Any], int],
-        *,
-        versions: tuple[int, int | None] = (0, None),
-    ) -> tuple[Any, Node]:
-        """The answer and who gave it. `code_of` finds the error that may say "ask elsewhere"."""
-        low, high = versions
-
-        async def attempt(left_ms: float) -> tuple[Any, Node]:
-            coordinator = self._coordinators.get(group_id)
-            if coordinator is None:
-                coordinator = await self._find_coordinator(group_id, left_ms)
-                self._coordinators[group_id] = coordinator
-            request_ms = min(left_ms, self._cluster.request_timeout_ms)
-            try:
-                channel = await self._cluster.channel_to(coordinator.id, timeout_ms=request_ms)
-                answer = await channel.send(
-                    request, timeout_ms=request_ms, min_version=low, max_version=high
-                )
-            except OSError as error:
-                # Another broker may be the coordinator soon.
-                self._coordinators.pop(group_id, None)
-                await self._cluster.metadata(timeout_ms=left_ms)
-                raise unreachable(call_name(request), error) from error
-            code = code_of(answer)
-            if code in RETRIABLE:
-                self._coordinators.pop(group_id, None)
-                _raise_code(code)
-            return answer, coordinator
-
-        return await self._retry(attempt)
-
-    async def _find_coordinator(self, group_id: str, timeout_ms: float) -> Node:
-        answer = await self._cluster.send_to_any(
-            m.FindCoordinatorRequest(key=group_id, key_type=_GROUP_KEY),
-            timeout_ms=timeout_ms,
-            max_version=_FIND_MAX_VERSION,
-        )
-        if answer.error_code:
-            raise response_error(answer.error_code, answer.error_message)
-        return Node(answer.node_id, answer.host, answer.port)
-
-    async def _retry(self, attempt: Callable[[float], Awaitable[T]]) -> T:
-        """Repeats what may pass until the time is over."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_ms / 1000
-        while True:
-            try:
-                return await attempt(max((deadline - loop.time()) * 1000, 1))
-            except KafkaError as error:
-                pause_s = RETRY_PAUSE_MS / 1000
-                may_pass = error.code in RETRIABLE or error.code is ErrorCode.REQUEST_TIMED_OUT
-                if not may_pass or loop.time() + pause_s > deadline:
-                    raise
-            await asyncio.sleep(pause_s)
 
 
 def _raise_code(code: int) -> None:
@@ -294,24 +246,4 @@ def _member(
         member.client_id,
         member.client_host,
         partitions,
-    )
-
-
-def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """ConsumerProtocol.deserializeAssignment: a version, the topics with their partitions, and
-    what else the assignor adds. Bytes of another kind say nothing about partitions."""
-    if not data:
-        return ()
-    try:
-        version = int.from_bytes(data[:2], "big", signed=True)
-        highest = m.ConsumerProtocolAssignment.MAX_VERSION
-        assignment, _ = m.ConsumerProtocolAssignment.decode(data, min(version, highest), 2)
-    except WireError:
-        return ()
-    return tuple(
-        sorted(
-            TopicPartition(topic.topic, index)
-            for topic in assignment.assigned_partitions
-            for index in topic.partitions
-        )
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.client.admin.session import AdminSession, error_or_none
-from ottla.client.admin.types import ElectionType, LogDir, Reassignment, ReplicaOnDisk
+from ottla.client.admin.types import ElectionType, LogDir, Reassignment, ReplicaOnDisk, StrayOnDisk
 from ottla.client.cluster import response_error
 from ottla.errors import KafkaError
-from ottla.types import TopicPartition, TopicPartitionReplica
+from ottla.types import ZERO_TOPIC_ID, TopicPartition, TopicPartitionReplica, format_topic_id
 from ottla.wire import messages as m
 
 # Version 1 of ElectLeaders brought the type of the election.
@@ -138,6 +138,22 @@ class PartitionCalls(AdminSession):
             )
             for result in answer.results
         }
+
+    async def describe_strays(self, broker_id: int) -> list[StrayOnDisk]:
+        """Logs of one broker that no topic owns; UNSUPPORTED_VERSION where it is not Ottla's."""
+        answer = await self.cluster.send_to_broker(
+            broker_id, m.DescribeStrayLogsRequest(), timeout_ms=self._timeout_ms
+        )
+        if answer.error_code:
+            raise response_error(answer.error_code)
+        return [
+            StrayOnDisk(
+                f"{stray.log_dir}/{stray.folder}",
+                None if stray.topic_id == ZERO_TOPIC_ID else format_topic_id(stray.topic_id),
+                stray.size,
+            )
+            for stray in answer.strays
+        ]
 
     async def alter_replica_log_dirs(
         self, targets: Mapping[TopicPartitionReplica, str]

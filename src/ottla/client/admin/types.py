@@ -134,6 +134,14 @@ class LogDir(NamedTuple):
     replicas: list[ReplicaOnDisk]
 
 
+class StrayOnDisk(NamedTuple):
+    """A log that no topic owns; `topic_id` is None where the log does not know it."""
+
+    path: str
+    topic_id: str | None
+    size: int
+
+
 class ClusterDescription(NamedTuple):
     cluster_id: str | None
     controller_id: int

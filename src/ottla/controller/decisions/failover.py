@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.controller import deletion, election, partition_machine, partition_moves, replica_machine
+from ottla.controller import (
+    deletion,
+    election,
+    ended_topics,
+    partition_machine,
+    partition_moves,
+    replica_machine,
+)
 from ottla.controller.context import ControllerContext
 from ottla.controller.decisions.brokers import read_all_marks, read_brokers
 from ottla.controller.decisions.leader_election import on_preferred_replica_election
@@ -47,6 +54,7 @@ def on_failover(ctx: ControllerContext, event: Failover) -> Steps[None]:
     yield from _delete_isr_notifications()
     asked, states = yield from _load(ctx)
     yield from _queue_deletions(ctx, asked)
+    yield from ended_topics.take_over(ctx)
     yield from _pass_over_returned(ctx, states)
     # Brokers must know who is alive, and who the controller is, before LeaderAndIsr comes.
     yield from send_update_metadata(ctx, ctx.brokers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.controller import partition_machine, replica_machine
+from ottla.controller import ended_topics, partition_machine, replica_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.election import Strategy
 from ottla.controller.events import PartitionModifications, TopicChange, TopicDeletion
@@ -81,6 +81,7 @@ def on_topic_change(ctx: ControllerContext, event: TopicChange) -> Steps[None]:
     ctx.topics.update(new)
     assignments = yield from read_topics(ctx, new)
     yield from give_topic_ids(ctx, assignments)
+    yield from ended_topics.revive(ctx, assignments)
     created = {
         TopicPartition(topic, partition): replicas
         for topic, assignment in assignments.items()

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.pipelines import archive_files
-from ottla.pipelines.context import Stream
+from ottla.pipelines.context import Stream, count_rows_out
 from ottla.pipelines.files import FileStore
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def streams(context: JobContext, job: Archive) -> list[Stream]:
     frame = with_time_columns(context.read_stream(job, topics), job.partition_by)
     writer = ArchiveWriter(context, job)
     writer.remove_leftovers()
-    return [Stream(job.name, frame, each_batch=writer.write, after=writer.finish)]
+    counted = count_rows_out(frame)
+    return [Stream(job.name, counted, each_batch=writer.write, after=writer.finish)]
 
 
 def with_time_columns(frame: DataFrame, partition_by: str) -> DataFrame:

@@ -50,6 +50,4 @@ def _schema(context: JobContext, job: Ingest, options: dict[str, str]) -> Struct
         return reader.options(inferSchema="true").load(job.path).schema
     except AnalysisException as error:
         words = str(error).splitlines()[0]
-        raise SpecError(
-            f"job {job.name}: 'schema' is missing and {job.path} does not tell it: {words}"
-        ) from None
+        raise SpecError(f"'schema' is missing and {job.path} does not tell it: {words}") from None

@@ -12,6 +12,7 @@ from ottla.client.admin.types import NewPartitions, raise_first_error
 from ottla.pipelines import topics
 from ottla.pipelines.context import Stream, connection_options
 from ottla.pipelines.mirror_groups import OFFSET_HEADER, GroupPositions
+from ottla.pipelines.noted_rows import NotedRows
 from ottla.pipelines.spec_keys import SpecError, TopicSpec
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def streams(context: JobContext, job: Mirror) -> list[Stream]:
             options=options,
             now_and_then=positions,
             after=positions,
+            noted=NotedRows(context.spark, job.to_bootstrap_servers, job.to_kafka or {}),
         )
     ]
 

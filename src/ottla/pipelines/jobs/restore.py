@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.client.fetch import EARLIEST, LATEST, list_offsets
 from ottla.pipelines import topics
 from ottla.pipelines.context import BatchResult
 from ottla.pipelines.spec_keys import SpecError
-from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,7 +25,7 @@ NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value")
 def run(context: JobContext, job: Restore) -> BatchResult:
     if context.topic_format(job) != "ottla":
         raise SpecError("restore needs format: ottla; the other one writes no timestamps")
-    rows = archived(context.spark.read.parquet(job.path), job)
+    rows = archived(context, job)
     count, highest = _extent(rows)
     found = topics.with_admin(
         context.bootstrap_servers(job), context.kafka(job), lambda admin: _state(admin, job)
@@ -37,23 +35,30 @@ def run(context: JobContext, job: Restore) -> BatchResult:
             f"the archive has partition {highest}, the topic {job.topic.name} has {found[0]}"
         )
     if found[1] and not job.append:
-        raise SpecError(f"the topic {job.topic.name} holds records; 'append: true' adds to them")
+        raise SpecError(topics.HOLDS_RECORDS.format(job.topic.name))
     writer = in_order(rows, highest + 1).write.format("ottla").mode("append")
     # A task that is tried again must not leave records of its first attempt.
     options = {"useTimestampColumn": "true", "deliveryGuarantee": "exactly_once"}
     writer.options(**context.connection(job), **options, topic=job.topic.name).save()
-    return BatchResult(count, [f"{count:,} records of {job.path}"])
+    return BatchResult(count, [f"{count:,} records of {job.path}"], rows_out=count)
 
 
-def archived(frame: DataFrame, job: Restore) -> DataFrame:
-    """The rows of the archive that are wanted; raises SpecError for other Parquet files."""
+def wanted_rows(context: JobContext, job: Restore) -> DataFrame:
+    """The rows that the job asks for; raises SpecError for Parquet files of others."""
+    frame = context.spark.read.parquet(job.path)
     for name in NEEDED:
         if name not in frame.columns:
             raise SpecError(f"{job.path} is not an archive: it has no column {name!r}")
     if job.where is not None:
         frame = frame.where(job.where)
+    return frame if job.from_ is None else frame.where(frame["topic"] == job.from_)
+
+
+def archived(context: JobContext, job: Restore) -> DataFrame:
+    """The rows of one topic; raises SpecError where the archive holds several."""
+    frame = wanted_rows(context, job)
     if job.from_ is not None:
-        return frame.where(frame["topic"] == job.from_)
+        return frame
     names = [row["topic"] for row in frame.select("topic").distinct().sort("topic").collect()]
     if len(names) > 1:
         raise SpecError(f"{job.path} holds the topics {', '.join(names)}: 'from' must choose one")
@@ -81,7 +86,4 @@ async def _state(admin: Admin, job: Restore) -> tuple[int, bool]:
     """How many partitions the topic has, and whether it holds records."""
     name = job.topic.name
     description = (await topics.describe(admin, [name]))[name]
-    partitions = [TopicPartition(name, p.partition) for p in description.partitions]
-    first = await list_offsets(admin.cluster, partitions, EARLIEST)
-    last = await list_offsets(admin.cluster, partitions, LATEST)
-    return len(partitions), first != last
+    return len(description.partitions), await topics.holds_records(admin, description)

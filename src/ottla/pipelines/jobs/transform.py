@@ -6,13 +6,11 @@ there exactly once whatever the other query does with the rows that fit.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ottla.pipelines.functions import check_takes, load_function
+from ottla.pipelines.progress import LEFT_OUT
 from ottla.pipelines.records import ParsedRows, parse_values, to_records
 from ottla.pipelines.spec_keys import SpecError
 
@@ -29,8 +27,13 @@ def streams(context: JobContext, job: Transform) -> list[Stream]:
     # Views belong to a session: with one of its own, two jobs may use the same name.
     context = replace(context, spark=context.spark.newSession())
     parsed = {
-        source.view: parse_values(context.read_stream(job, [source.topic]), job.schema)
-        for source in job.from_
+        source.view: parse_values(
+            context.read_stream(job, [source.topic]),
+            job.schema,
+            # What goes to the dead letters is counted there.
+            count_bad_as=f"{LEFT_OUT}_{number}" if job.dead_letter is None else None,
+        )
+        for number, source in enumerate(job.from_)
     }
     views = {view: _with_watermark(rows.good, job) for view, rows in parsed.items()}
     result = _by_sql(context, job, views) if job.sql is not None else _by_function(job, views)
@@ -55,7 +58,7 @@ def _dead_letters(parsed: dict[str, ParsedRows]) -> DataFrame | None:
 def _with_watermark(frame: DataFrame, job: Transform) -> DataFrame:
     for column, delay in (job.watermark or {}).items():
         if column not in frame.columns:
-            raise SpecError(f"job {job.name}: watermark: there is no column {column!r}")
+            raise SpecError(f"watermark: there is no column {column!r}")
         frame = frame.withWatermark(column, delay)
     return frame
 
@@ -69,32 +72,13 @@ def _by_sql(context: JobContext, job: Transform, views: dict[str, DataFrame]) ->
 def _by_function(job: Transform, views: dict[str, DataFrame]) -> DataFrame:
     from pyspark.sql import DataFrame
 
-    result = load_function(job.function or "", job.name)(*views.values())
+    place = job.function or ""
+    function = load_function(place)
+    check_takes(function, place, len(views))
+    result = function(*views.values())
     if not isinstance(result, DataFrame):
-        raise SpecError(f"job {job.name}: {job.function} returned no DataFrame")
+        raise SpecError(f"function: {place} returned no DataFrame")
     return result
-
-
-def load_function(place: str, job_name: str) -> Callable[..., Any]:
-    """`module:function` or `file.py:function`; raises SpecError where there is none."""
-    module_name, _, name = place.rpartition(":")
-    try:
-        if module_name.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(Path(module_name).stem, module_name)
-            if spec is None or spec.loader is None:
-                raise ImportError(f"{module_name} cannot be loaded")
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-        else:
-            module = importlib.import_module(module_name)
-    except Exception as error:
-        raise SpecError(
-            f"job {job_name}: function: {module_name}: {type(error).__name__}: {error}"
-        ) from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise SpecError(f"job {job_name}: function: {module_name} has no function {name!r}")
-    return function  # type: ignore[no-any-return]
 
 
 def needs_updates(frame: DataFrame, job: Transform) -> bool:

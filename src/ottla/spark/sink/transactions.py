@@ -49,13 +49,19 @@ def transactional_id(query_id: str, sink_partition: int) -> str:
     return f"ottla-{query_id}-{sink_partition}"
 
 
+def sink_group(query_id: str) -> str:
+    """The group of the tasks of a query's sink; a task beyond the partitions of its topic has one
+    of its own, with its number after a dash."""
+    return f"ottla-sink-{query_id}"
+
+
 def slots(query_id: str, topic: str, sink_partition: int, partition_count: int) -> list[Slot]:
     """Where to look, the place to write first.
 
     Offsets can only be committed for partitions that exist. Tasks beyond their number have a group
     of their own, and still look there when the topic has grown.
     """
-    group = f"ottla-sink-{query_id}"
+    group = sink_group(query_id)
     overflow = Slot(f"{group}-{sink_partition}", topic, 0)
     if sink_partition < partition_count:
         return [Slot(group, topic, sink_partition), overflow]

@@ -153,7 +153,9 @@ class Planner:
         )
         if bound.by_timestamp:
             fallback = now.latest if bound.latest_without_match else None
-            return self._client.offsets_at(asked, latest=fallback)
+            return self._client.offsets_at(
+                asked, latest=fallback, read_committed=self._options.read_committed
+            )
         numbers = {p: n for p, n in asked.items() if n not in (EARLIEST, LATEST)}
         losses = o.check_asked(f"{side}Offsets", numbers, earliest, now.latest)
         self.report(losses)

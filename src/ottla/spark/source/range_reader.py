@@ -58,16 +58,27 @@ class RangeReader:
                 data = self._client.run(_answer(fetch))
                 scanned = self._scan(data)
                 start = self._position
-                if scanned is None or scanned.next_offset is None:
+                if scanned is None:
                     fetch = self._begin_fetch()
                     continue
-                self._progress()
-                self._position = max(start, scanned.next_offset)
+                self._advance(scanned)
                 if self._position < self._task.end:
                     fetch = self._begin_fetch()
                 yield from self._decode(scanned.batches, start)
         finally:
             fetch.cancel()
+
+    def _advance(self, scanned: columnar.Scan) -> None:
+        """Past all that came, also where none of it is to be read. An answer that does not lead
+        further must not be asked for over and over."""
+        if scanned.next_offset is not None and scanned.next_offset > self._position:
+            self._position = scanned.next_offset
+            self._progress()
+            return
+        self._expect_progress(
+            f"the leader of {self._task.topic_partition} sends nothing from offset "
+            f"{self._position} on, {self._task.end} is the end of what was to be read"
+        )
 
     def _progress(self) -> None:
         self._deadline_s = self._client.loop.time() + self._client.connect.timeout_ms / 1000

@@ -62,6 +62,7 @@ class Log:
         "folder",
         "generation",
         "high_watermark",
+        "is_stray",
         "last_flush_ms",
         "on_roll",
         "on_start_moved",
@@ -105,6 +106,8 @@ class Log:
         self.cleaned_offset = NEVER_CLEANED
         self.last_flush_ms = runtime.clock.now_ms()
         self.generation = 0
+        # No topic of now is known to own it: retention and compaction leave it alone.
+        self.is_stray = False
         self.on_roll: Callable[[Log], None] | None = None
         self.on_start_moved: Callable[[], None] | None = None
 

@@ -133,6 +133,10 @@ class Segments(Sequence[Segment]):
         """How many segments begin at the offset or before."""
         return bisect_right(self._bases, offset)
 
+    def is_one(self, offset: int, other: int) -> bool:
+        """Whether both offsets lie in one segment."""
+        return bisect_right(self._bases, offset) == bisect_right(self._bases, other)
+
     def truncate_active(self, offset: int) -> int:
         """Cuts the last segment before the batch that holds the offset; where it ends then."""
         self._recent.clear()
@@ -186,7 +190,7 @@ class Segments(Sequence[Segment]):
         slot = max(0, bisect_right(self._bases, offset) - 1)
         segment = self._parts[slot]
         start = self._position_of(segment, offset)
-        if start is None or (slot + 1 < len(self._bases) and self._bases[slot + 1] < end_offset):
+        if start is None or not self.is_one(offset, end_offset):
             return MAX_SEGMENT_BYTES
         limit = segment.size if is_to_end else self._limit(slot, end_offset)
         return max(0, limit - start)

@@ -21,6 +21,8 @@ from ottla.types import TopicPartition
 logger = logging.getLogger(__name__)
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
+# Kafka 3.7 and later know the name; 2.8 refuses to start on it and touches nothing.
+STRAY_SUFFIX = "-stray"
 _MAX_NAME = 255
 _UUID_DIGITS = 32
 _PARTITION_DIGITS = 10
@@ -43,8 +45,17 @@ def parse_folder_name(name: str) -> TopicPartition | None:
 
 def deletion_name(tp: TopicPartition, random_hex: str) -> str:
     """`<topic>-<p>.<32 hex>-delete`, the topic cut so that the name fits (Log.logDeleteDirName)."""
-    suffix = f"-{tp.partition}.{random_hex}{DELETE_SUFFIX}"
-    return tp.topic[: _MAX_NAME - len(suffix)] + suffix
+    return _marked_name(tp, random_hex, DELETE_SUFFIX)
+
+
+def stray_name(tp: TopicPartition, random_hex: str) -> str:
+    """`<topic>-<p>.<32 hex>-stray`, cut in the same way (UnifiedLog.logStrayDirName)."""
+    return _marked_name(tp, random_hex, STRAY_SUFFIX)
+
+
+def _marked_name(tp: TopicPartition, random_hex: str, suffix: str) -> str:
+    ending = f"-{tp.partition}.{random_hex}{suffix}"
+    return tp.topic[: _MAX_NAME - len(ending)] + ending
 
 
 def future_name(tp: TopicPartition, random_hex: str) -> str:
@@ -60,17 +71,27 @@ def parse_future_name(name: str) -> TopicPartition | None:
 
 
 def is_deletion_name(name: str) -> bool:
-    head = name[: -len(DELETE_SUFFIX)]
+    return _is_marked(name, DELETE_SUFFIX)
+
+
+def is_stray_name(name: str) -> bool:
+    return _is_marked(name, STRAY_SUFFIX)
+
+
+def _is_marked(name: str, suffix: str) -> bool:
+    head = name[: -len(suffix)]
     digits = head.rpartition(".")[2]
-    return name.endswith(DELETE_SUFFIX) and "." in head and len(digits) == _UUID_DIGITS
+    return name.endswith(suffix) and "." in head and len(digits) == _UUID_DIGITS
 
 
 class Found(NamedTuple):
-    """What a folder holds: logs, copies on their way to this folder, begun deletions."""
+    """What a folder holds: logs, copies on their way to this folder, begun deletions, and logs
+    that were set aside."""
 
     logs: list[Log]
     futures: list[Log]
     doomed: list[Path]
+    strays: list[Path]
 
 
 class DataDir:
@@ -109,7 +130,7 @@ class DataDir:
         starts = self._read_or_empty(checkpoints.LOG_STARTS)
         watermarks = self._read_or_empty(checkpoints.HIGH_WATERMARKS)
         cleaned = self.checkpointed_cleaned = self._read_or_empty(checkpoints.CLEANED)
-        found = Found([], [], [])
+        found = Found([], [], [], [])
         for name in self._disk.list_dir(self.path):
             folder = self.path / name
             tp = parse_folder_name(name) if name in notes else None
@@ -126,6 +147,9 @@ class DataDir:
                 continue
             if is_deletion_name(name):
                 found.doomed.append(folder)
+                continue
+            if is_stray_name(name):
+                found.strays.append(folder)
                 continue
             future = parse_future_name(name)
             tp = future or parse_folder_name(name)

@@ -120,7 +120,7 @@ class Housekeeping:
 
     def _retain(self, log: Log, now_ms: int) -> bool:
         """True where something was deleted."""
-        if log.tp == self._cleaner.busy_with:
+        if log.is_stray or log.tp == self._cleaner.busy_with:
             return False
         try:
             return self._drop_deletable(log, now_ms)

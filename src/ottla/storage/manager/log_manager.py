@@ -23,6 +23,7 @@ from ottla.storage.manager.flusher import Flusher
 from ottla.storage.manager.housekeeping import Housekeeping
 from ottla.storage.manager.log_table import LogTable
 from ottla.storage.manager.removals import Removals
+from ottla.storage.manager.strays import Strays
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -45,7 +46,8 @@ class LogManager:
     """Makes, deletes and moves logs, and starts and stops their regular work.
 
     Its parts are for everyone: `dirs` knows which folders can be used, `flusher` and `checkpoints`
-    write to them, `removals` are files that wait for their end, `cleaner` compacts.
+    write to them, `removals` are files that wait for their end, `strays` logs that wait for a
+    person, `cleaner` compacts.
     """
 
     def __init__(
@@ -56,18 +58,23 @@ class LogManager:
         *,
         lock_dir: Callable[[Path], HeldLock] | None = None,
         max_open_files: int = MAX_OPEN_FILES,
+        owners_are_known: bool = True,
     ) -> None:
+        """Without `owners_are_known` what is loaded counts as stray until somebody says whose it
+        is: till then no retention touches it."""
         self._runtime = runtime
         self._config = config
         self._settings_of = settings_of
         self._lock_dir = lock_dir or runtime.disk.lock
         self._open_files = OpenFiles(max_open_files)
+        self._owners_are_known = owners_are_known
         # Where logs that are still to come are to be created (AlterReplicaLogDirs).
         self._preferred_dirs: dict[TopicPartition, Path] = {}
         self._tasks = BackgroundTasks()
         self._table = table = LogTable()
         self.dirs = DataDirs(runtime, config.log_dirs, table)
         self.removals = Removals(runtime, self.dirs)
+        self.strays = Strays(runtime, self.dirs)
         self.flusher = Flusher(runtime, self.dirs, self._tasks)
         self.checkpoints = Checkpointer(runtime, self.dirs, table)
         self.cleaner = Cleaner(
@@ -117,10 +124,12 @@ class LogManager:
                 data_dir.offline = str(error)
                 continue
             for log in found.logs:
+                log.is_stray = not self._owners_are_known
                 known = self._table.get(log.tp)
                 self._table.enter(log if known is None else self._one_of_two(known, log))
             delay_ms = self._config.integer("log.segment.delete.delay.ms")
             self.removals.add(found.doomed, delay_ms)
+            self.strays.folders += found.strays
             for copy in found.futures:
                 self._table.enter_future(copy)
 
@@ -250,16 +259,26 @@ class LogManager:
         if len(self._preferred_dirs) > _MAX_PREFERENCES:
             del self._preferred_dirs[next(iter(self._preferred_dirs))]
 
-    def stale_logs(self, topic_ids: Mapping[str, TopicId | None]) -> list[TopicPartition]:
-        """Logs of topics that are gone or were made again (`LogTable.stale`)."""
-        return self._table.stale(topic_ids)
-
     def delete(self, tp: TopicPartition) -> None:
         """The folder is renamed at once and removed after the delay; a copy goes with it."""
         self.delete_future(tp)
         log = self._table.remove(tp)
         if log is not None:
             self._discard(log)
+
+    async def set_aside(self, tp: TopicPartition) -> None:
+        """The folder gets a name that nobody loads, and stays; the partition's name is free."""
+        log = self._table.get(tp)
+        if log is None:
+            return
+        try:
+            await self.flusher.flush(log)
+        except KafkaError:
+            return  # its data folder is offline now, and the log with it
+        if self._table.get(tp) is log and self.strays.add(log):
+            self.delete_future(tp)
+            self._table.remove(tp)
+            self.dirs[log.data_dir].log_count -= 1
 
     def _discard(self, log: Log) -> None:
         """Its folder does not count any more and is removed later; the table has it no more."""

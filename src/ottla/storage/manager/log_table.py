@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ottla.storage.log.log import Log
-from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
+from ottla.types import TopicPartition
 
 
 class LogTable:
@@ -54,24 +54,10 @@ class LogTable:
         return [log for log in every if log.tp.topic == topic]
 
     def unmoved(self) -> Iterator[Log]:
-        """Those that are not being copied to another folder."""
-        return (log for tp, log in self._logs.items() if tp not in self._futures)
+        """Those that are not being copied to another folder, without strays."""
+        return (
+            log for tp, log in self._logs.items() if tp not in self._futures and not log.is_stray
+        )
 
     def unmoved_log(self, tp: TopicPartition) -> Log | None:
         return None if tp in self._futures else self._logs.get(tp)
-
-    def stale(self, topic_ids: Mapping[str, TopicId | None]) -> list[TopicPartition]:
-        """Logs of topics that are gone or were made again while this broker was away.
-
-        `topic_ids` has the topics that exist, with None where the id is not known. A log that
-        does not know its own topic id cannot be told to be stale, unless it is empty.
-        """
-
-        def is_stale(log: Log) -> bool:
-            if log.tp.topic not in topic_ids:
-                return log.topic_id != ZERO_TOPIC_ID or not log.end_offset
-            return log.topic_id != ZERO_TOPIC_ID and (
-                topic_ids[log.tp.topic] not in (None, log.topic_id)
-            )
-
-        return [tp for tp, log in self._logs.items() if is_stale(log)]

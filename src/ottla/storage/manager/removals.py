@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from ottla.runtime import Runtime
@@ -22,6 +23,8 @@ class Removals:
         self._dirs = dirs
         # (due by the monotonic clock, path)
         self._waiting: list[tuple[float, Path]] = []
+        # Data folders in which a log was renamed, and not synced yet.
+        self._unsynced: set[Path] = set()
 
     def add(self, paths: Iterable[Path], delay_ms: int) -> None:
         due = self._runtime.clock.monotonic_ms() + delay_ms
@@ -44,8 +47,22 @@ class Removals:
             return False
         log.move_to(target)
         self._dirs[log.data_dir].gone.add(log.tp)
+        self._unsynced.add(log.data_dir)
         self.add([target], log.settings.file_delete_delay_ms)
         return True
+
+    async def make_durable(self) -> bool:
+        """When this returns no power cut can bring back a log that was doomed before; False where
+        that fails, and a data folder with it."""
+        folders, self._unsynced = self._unsynced, set()
+        is_durable = True
+        for folder in sorted(folders):
+            try:
+                await self._runtime.blocking(partial(self._runtime.disk.sync_dir, folder))
+            except OSError as error:
+                self._dirs.failed(folder, error)
+                is_durable = False
+        return is_durable
 
     async def remove_due(self) -> None:
         now = self._runtime.clock.monotonic_ms()

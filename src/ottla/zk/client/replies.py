@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ottla.metadata.store import (
+    EPHEMERAL_MODES,
+    NO_TTL,
     STORE_ERRORS,
+    TTL_MODES,
     Acl,
     BadArgumentsError,
     Check,
@@ -26,25 +29,37 @@ from ottla.zk.jute import JuteError
 _as_stat: Callable[[type[Stat], tuple[int, ...]], Stat] = tuple.__new__
 
 
-def encode_create(path: str, data: bytes | None, acl: tuple[Acl, ...], mode: int) -> bytes:
+_CREATES = frozenset((jute.OP_CREATE, jute.OP_CREATE2))
+
+
+def encode_create(
+    path: str, data: bytes | None, acl: tuple[Acl, ...], mode: int, ttl_ms: int = NO_TTL
+) -> bytes:
+    has_ttl = mode in TTL_MODES
+    if ttl_ms >= 0 and not has_ttl:
+        # The request has no place for it, and whoever gave it expects the node to go.
+        raise BadArgumentsError(path)
     return b"".join(
         (
             jute.write_string(path),
             jute.write_buffer(data),
             jute.write_acls(acl),
             jute.INT.pack(mode),
+            jute.LONG.pack(ttl_ms) if has_ttl else b"",
         )
     )
 
 
 def create_operation(mode: CreateMode) -> int:
+    if mode in TTL_MODES:
+        return jute.OP_CREATE_TTL
     return jute.OP_CREATE_CONTAINER if mode is CreateMode.CONTAINER else jute.OP_CREATE2
 
 
 def encode_op(op: Op, path: str) -> tuple[int, bytes]:
     """The operation's code and body, with the path as the server knows it."""
     if isinstance(op, Create):
-        return create_operation(op.mode), encode_create(path, op.data, op.acl, op.mode)
+        return create_operation(op.mode), encode_create(path, op.data, op.acl, op.mode, op.ttl_ms)
     if isinstance(op, SetData):
         body = jute.write_string(path) + jute.write_buffer(op.data) + jute.INT.pack(op.version)
         return jute.OP_SET_DATA, body
@@ -64,16 +79,20 @@ def encode_multi(encoded: Sequence[tuple[int, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-def decode_multi(buffer: bytes, position: int, end: int) -> list[OpResult]:
+def decode_multi(buffer: bytes, position: int, end: int) -> tuple[int, list[OpResult]]:
+    """The zxid of the multi, from the header in front of the body, and its results. A server
+    before 3.6 answers a create without a stat, as those of 3.4 did."""
+    zxid = jute.REPLY_HEADER.unpack_from(buffer, position - jute.REPLY_HEADER.size)[1]
     results: list[OpResult] = []
     kind, done, position = jute.read_multi_header(buffer, position, end)
     while not done:
         path: str | None = None
         stat: Stat | None = None
         error: StoreError | None = None
-        if kind in (jute.OP_CREATE2, jute.OP_CREATE_CONTAINER):
+        if kind in _CREATES:
             path, position = jute.read_string(buffer, position, end)
-            stat, position = jute.read_stat(buffer, position, end)
+            if kind != jute.OP_CREATE:
+                stat, position = jute.read_stat(buffer, position, end)
         elif kind == jute.OP_SET_DATA:
             stat, position = jute.read_stat(buffer, position, end)
         elif kind == jute.OP_ERROR:
@@ -84,7 +103,25 @@ def decode_multi(buffer: bytes, position: int, end: int) -> list[OpResult]:
             raise JuteError(f"unknown result {kind} in a multi")
         results.append(OpResult(path, stat, error))
         kind, done, position = jute.read_multi_header(buffer, position, end)
-    return results
+    return zxid, results
+
+
+def stat_of_new(op: Create, zxid: int, session_id: int) -> Stat:
+    """What a node looked like right after it was made, where the server did not say; only the
+    times are unknown."""
+    return Stat(
+        czxid=zxid,
+        mzxid=zxid,
+        ctime=0,
+        mtime=0,
+        version=0,
+        cversion=0,
+        aversion=0,
+        ephemeral_owner=session_id if op.mode in EPHEMERAL_MODES else 0,
+        data_length=len(op.data or b""),
+        num_children=0,
+        pzxid=zxid,
+    )
 
 
 def decode_get(buffer: bytes, position: int, end: int) -> tuple[bytes | None, Stat]:

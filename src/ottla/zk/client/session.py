@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -62,6 +64,8 @@ class ClientSession:
         # Set only while requests may be sent on it.
         self.connection: Connection | None = None
         self.backlog = Backlog()
+        # Why the last attempt at a server did not work out, for people; "" before the first.
+        self.last_failure = ""
         self._runtime = runtime
         self._hosts = list(hosts)
         self._chroot = chroot
@@ -212,6 +216,7 @@ class ClientSession:
                 self._first_session.set_exception(AuthFailedError())
         except (OSError, StoreError, TimeoutError, UnicodeError) as error:
             logger.debug("no session at %s:%d: %r", host, port, error)
+            self.last_failure = failure_in_words(error)
         if connection is not None:
             connection.abort()
         return None
@@ -275,6 +280,16 @@ class ClientSession:
         self.state = state
         for listener in list(self._listeners):
             _call_listener(listener, state)
+
+
+def failure_in_words(error: Exception) -> str:
+    if isinstance(error, socket.gaierror):
+        return "the name is not known"
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return "the connection was closed" if isinstance(error, StoreError) else str(error)
 
 
 def _call_listener(listener: Callable[[SessionState], None], state: SessionState) -> None:

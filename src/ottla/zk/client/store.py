@@ -14,9 +14,10 @@ from typing import Any
 
 from ottla.metadata.store import (
     ANY_VERSION,
+    NO_TTL,
     OPEN_ACL,
+    SEQUENTIAL_MODES,
     Acl,
-    ConnectionLossError,
     Create,
     CreateMode,
     NodeExistsError,
@@ -27,6 +28,7 @@ from ottla.metadata.store import (
     SessionState,
     Stat,
     StoreError,
+    StoreUnreachableError,
     Watcher,
 )
 from ottla.runtime import Runtime
@@ -39,7 +41,6 @@ from ottla.zk.client.session import ClientSession
 from ottla.zk.client.watches import WatchTable
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
-_SEQUENTIAL = (CreateMode.PERSISTENT_SEQUENTIAL, CreateMode.EPHEMERAL_SEQUENTIAL)
 
 
 class ZooKeeperClient:
@@ -63,16 +64,16 @@ class ZooKeeperClient:
         ssl_context: ssl.SSLContext | None = None,
         connect_timeout_ms: int | None = None,
     ) -> ZooKeeperClient:
-        """A client with an open session; ConnectionLossError where no server answers in time."""
+        """A client with an open session; StoreUnreachableError where no server answers in time."""
         hosts, chroot_path = connect_strings.parse(connect_string)
         chroot = Chroot(chroot_path)
         session = ClientSession(
             runtime, hosts, chroot, session_timeout_ms, credentials, ssl_context
         )
         try:
-            await session.open(connect_timeout_ms or session_timeout_ms)
+            await session.open(waited_ms := connect_timeout_ms or session_timeout_ms)
         except TimeoutError:
-            raise ConnectionLossError(connect_string) from None
+            raise StoreUnreachableError(connect_string, waited_ms, session.last_failure) from None
         return cls(session, chroot)
 
     # --- the session ---
@@ -167,12 +168,13 @@ class ZooKeeperClient:
         *,
         mode: CreateMode = CreateMode.PERSISTENT,
         acl: tuple[Acl, ...] = OPEN_ACL,
+        ttl_ms: int = NO_TTL,
     ) -> tuple[str, Stat]:
-        full = self._chroot.full(path, is_sequential=mode in _SEQUENTIAL)
+        full = self._chroot.full(path, is_sequential=mode in SEQUENTIAL_MODES)
         made, stat = await self._session.send(
             path,
             replies.create_operation(mode),
-            replies.encode_create(full, data, acl, mode),
+            replies.encode_create(full, data, acl, mode, ttl_ms),
             replies.decode_created,
         )
         return self._chroot.stripped(made), stat
@@ -208,15 +210,15 @@ class ZooKeeperClient:
             return []
         encoded = []
         for op in ops:
-            is_sequential = isinstance(op, Create) and op.mode in _SEQUENTIAL
+            is_sequential = isinstance(op, Create) and op.mode in SEQUENTIAL_MODES
             encoded.append(
                 replies.encode_op(op, self._chroot.full(op.path, is_sequential=is_sequential))
             )
         body = replies.encode_multi(encoded)
-        results: list[OpResult] = await self._session.send(
-            "", jute.OP_MULTI, body, replies.decode_multi
-        )
-        return [self._finish_result(op, result) for op, result in zip(ops, results, strict=True)]
+        zxid, results = await self._session.send("", jute.OP_MULTI, body, replies.decode_multi)
+        return [
+            self._finish_result(op, result, zxid) for op, result in zip(ops, results, strict=True)
+        ]
 
     async def create_chroot(self) -> None:
         """Makes the nodes of the chroot itself, as Kafka does at start."""
@@ -227,11 +229,14 @@ class ZooKeeperClient:
             except NodeExistsError:
                 continue
 
-    def _finish_result(self, op: Op, result: OpResult) -> OpResult:
+    def _finish_result(self, op: Op, result: OpResult, zxid: int) -> OpResult:
         if result.error is not None:
             result.error.path = op.path
             result.error.args = (op.path,)
             return result
         if result.path is not None:
-            return OpResult(self._chroot.stripped(result.path), result.stat, None)
+            stat = result.stat
+            if stat is None and isinstance(op, Create):
+                stat = replies.stat_of_new(op, zxid, self._session.id)
+            return OpResult(self._chroot.stripped(result.path), stat, None)
         return result

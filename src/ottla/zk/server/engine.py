@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ottla.metadata.store import Acl, Op, StoreError
+from ottla.metadata.store import NO_TTL, Acl, Op, StoreError
 from ottla.runtime import Runtime
 from ottla.zk.server import transactions
 from ottla.zk.server.acl import Identity
 from ottla.zk.server.journal import SNAPSHOT_AFTER_BYTES
+from ottla.zk.server.options import StoreOptions
 from ottla.zk.server.pipeline import CommitPipeline, Outlet
 from ottla.zk.server.sessions import Session, SessionLimits, Sessions, first_session_id
 from ottla.zk.server.transactions import Multi, MultiResult
@@ -35,8 +37,8 @@ SERVER_ID = 0
 SECRET_BYTES = 32
 # Marks a session of this process in the journal.
 LOCAL_TIMEOUT_MS = 0
-# ContainerManager's interval: an empty container goes at the next look.
-CONTAINER_CHECK_MS = 60_000
+# Idle nodes that one look removes, as many as ContainerManager does in a minute.
+MAX_REMOVALS = 10_000
 
 
 class Engine:
@@ -51,8 +53,10 @@ class Engine:
         limits: SessionLimits | None = None,
         fsync: bool = True,
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
+        options: StoreOptions | None = None,
     ) -> None:
         self.runtime = runtime
+        self.options = options or StoreOptions()
         self.limits = limits or SessionLimits()
         self.tree = Tree()
         self.watches = Watches()
@@ -79,6 +83,10 @@ class Engine:
                 # It lived in the process that is gone: nobody can ever come back to it.
                 self.sessions.remove(session_id)
                 self._end_session(session_id)
+        for session_id in [owner for owner in self.tree.ephemerals if not self.sessions.get(owner)]:
+            # As ZooKeeperServer.loadData: a node of nobody would stay for ever.
+            logger.warning("session %#x is unknown: its nodes go", session_id)
+            self._end_session(session_id)
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
     async def stop(self) -> None:
@@ -109,8 +117,19 @@ class Engine:
         data: bytes | None,
         acl: tuple[Acl, ...],
         mode: int,
+        ttl_ms: int = NO_TTL,
     ) -> tuple[str, Node]:
-        txn = transactions.prepare_create(self.tree, session.id, identities, path, data, acl, mode)
+        txn = transactions.prepare_create(
+            self.tree,
+            session.id,
+            identities,
+            path,
+            data,
+            acl,
+            mode,
+            ttl_ms,
+            extended_types=self.options.extended_types,
+        )
         self._commit(txn)
         return txn.path, self.tree.nodes[txn.path]
 
@@ -152,7 +171,13 @@ class Engine:
 
     def begin_multi(self, session: Session, identities: tuple[Identity, ...]) -> Multi:
         """To be committed or taken back before anything else touches the tree."""
-        return Multi(self.tree, session.id, identities, self.runtime.clock.now_ms())
+        return Multi(
+            self.tree,
+            session.id,
+            identities,
+            self.runtime.clock.now_ms(),
+            extended_types=self.options.extended_types,
+        )
 
     def commit_multi(self, multi: Multi) -> None:
         if multi.log:
@@ -208,20 +233,20 @@ class Engine:
     # --- background ---
 
     async def _tick(self) -> None:
-        next_container_check = self.runtime.clock.monotonic_ms() + CONTAINER_CHECK_MS
+        check_ms = self.options.container_check_ms
+        next_check_ms = self.runtime.clock.monotonic_ms() + check_ms
         while True:
             await asyncio.sleep(self.limits.tick_ms / 4000)
             now_ms = self.runtime.clock.monotonic_ms()
             for session in self.sessions.expired(now_ms):
                 logger.info("session %#x expired", session.id)
                 self.expire_session(session)
-            if now_ms >= next_container_check:
-                next_container_check = now_ms + CONTAINER_CHECK_MS
-                self.remove_empty_containers()
+            if now_ms >= next_check_ms:
+                next_check_ms = now_ms + check_ms
+                self.remove_idle()
 
-    def remove_empty_containers(self) -> None:
-        """A container that had children and has none left goes (ContainerManager)."""
-        for path in list(self.tree.containers):
-            node = self.tree.nodes[path]
-            if node.creations > 0 and not node.children:
-                self._commit(DeleteTxn(path))
+    def remove_idle(self) -> None:
+        """Empty containers, and nodes that outlived their time to live."""
+        idle = self.tree.idle(self.runtime.clock.now_ms())
+        for path in list(itertools.islice(idle, MAX_REMOVALS)):
+            self._commit(DeleteTxn(path))

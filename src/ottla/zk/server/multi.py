@@ -6,17 +6,21 @@ in large multis, so what a create costs here is what a topic costs.
 
 from __future__ import annotations
 
-from ottla.metadata.store import StoreError
+from ottla.metadata.store import NO_TTL, StoreError
 from ottla.zk import jute
 from ottla.zk.jute import JuteError
 from ottla.zk.server.peer import Peer
 from ottla.zk.server.transactions import Multi
 
 _RUNTIME_INCONSISTENCY = -2
-_CREATES = frozenset((jute.OP_CREATE, jute.OP_CREATE2, jute.OP_CREATE_CONTAINER))
+_CREATES = frozenset(
+    (jute.OP_CREATE, jute.OP_CREATE2, jute.OP_CREATE_CONTAINER, jute.OP_CREATE_TTL)
+)
 _OTHERS = frozenset((jute.OP_SET_DATA, jute.OP_DELETE, jute.OP_CHECK))
-# How the result of an operation that was done begins.
-_HEADS = {kind: jute.MULTI_HEADER.pack(kind, False, 0) for kind in _CREATES | _OTHERS}
+# How the result of an operation that was done begins. Whoever made a node hears of a create with
+# or without a stat, never of its kind (OpResult.CreateResult).
+_HEADS = {kind: jute.MULTI_HEADER.pack(kind, False, 0) for kind in _OTHERS | {jute.OP_CREATE}}
+_CREATED2 = jute.MULTI_HEADER.pack(jute.OP_CREATE2, False, 0)
 
 
 def multi(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
@@ -47,11 +51,15 @@ def _create(
 ) -> tuple[bytes, int]:
     """The operation's result, and where the next one begins."""
     path, data, acl, mode, path_end, acl_end = jute.read_create(buffer, position, end)
-    made = under_way.create(path, data, acl, mode, buffer[position:acl_end])
+    after = acl_end + 4
+    ttl_ms = NO_TTL
+    if kind == jute.OP_CREATE_TTL:
+        ttl_ms, after = jute.read_long(buffer, after, end)
+    made = under_way.create(path, data, acl, mode, buffer[position:acl_end], ttl_ms)
     name = buffer[position:path_end] if made is path else jute.write_string(made)
     if kind == jute.OP_CREATE:
-        return _HEADS[kind] + name, acl_end + 4
-    return _HEADS[kind] + name + under_way.packed_stat(made), acl_end + 4
+        return _HEADS[kind] + name, after
+    return _CREATED2 + name + under_way.packed_stat(made), after
 
 
 def _perform(
@@ -81,6 +89,8 @@ def _count(buffer: bytes, position: int, end: int) -> int:
     while not done:
         if kind in _CREATES:
             position = jute.read_create(buffer, position, end)[-1] + 4
+            if kind == jute.OP_CREATE_TTL:
+                _, position = jute.read_long(buffer, position, end)
         elif kind in _OTHERS:
             _, position = jute.read_string(buffer, position, end)
             if kind == jute.OP_SET_DATA:

@@ -89,7 +89,9 @@ class CommitPipeline:
         self._snapshots: Snapshots | None = None
         if data_dir is not None:
             self._journal = Journal(runtime.disk, data_dir, fsync=fsync)
-            self._snapshots = Snapshots(runtime, self._journal, snapshot_after_bytes)
+            self._snapshots = Snapshots(
+                runtime, self._journal, snapshot_after_bytes, self._until_durable
+            )
         self._writer = Worker()
         self._dirty: list[Outlet] = []
         self._held: deque[tuple[int, Outlet, list[Any]]] = deque()
@@ -99,6 +101,8 @@ class CommitPipeline:
         self._settling = False
         self._flush: asyncio.Task[None] | None = None
         self._failed = False
+        # Who waits for a write, by its zxid, to be on disk.
+        self._awaited: dict[asyncio.Future[None], int] = {}
 
     def load(self) -> Tree:
         """Blocking. The tree as the journal has it, which later writes are made in."""
@@ -199,6 +203,16 @@ class CommitPipeline:
         finally:
             self._flush = None
 
+    async def _until_durable(self, zxid: int) -> None:
+        if self.durable_zxid >= zxid:
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._awaited[future] = zxid
+        try:
+            await future
+        finally:
+            del self._awaited[future]
+
     async def _gather(self) -> None:
         """Lets those who send on do so for a while, unread: a read for each request would cost
         the server more than the request, and its client, who has to wake it, nearly as much."""
@@ -223,11 +237,16 @@ class CommitPipeline:
                 earlier += items
         for outlet, items in released.items():
             outlet.deliver(items)
+        for future, zxid in self._awaited.items():
+            if zxid <= self.durable_zxid and not future.done():
+                future.set_result(None)
 
     def _fail(self, error: OSError) -> None:
         """After a failed write nothing may be promised: the held answers are never given."""
         self._failed = True
         self._held.clear()
+        if self._snapshots is not None:
+            self._snapshots.cancel()
         failure = StoreFailed(f"cannot write to {self._data_dir}: {error.strerror or error}")
         logger.error("%s", failure)
         if self.on_failure is not None:

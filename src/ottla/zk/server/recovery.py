@@ -113,6 +113,10 @@ class Recovery:
         for zxid, name in reversed(snapshots):
             try:
                 found.tree = records.decode_snapshot(self._disk.read_bytes(self._folder / name))
+                if found.tree.last_zxid != zxid:
+                    # Another one under this name: what was written between the two is not in it.
+                    held, found.tree = found.tree.last_zxid, Tree()
+                    raise DamagedFile(f"it is the snapshot of {held:#x}")
                 return zxid
             except (DamagedFile, OSError) as error:
                 found.remarks.append(f"{self._folder / name} cannot be read: {error}")

@@ -98,6 +98,13 @@ def create2(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     return jute.write_string(path) + node.packed_stat()
 
 
+def create_ttl(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
+    path, data, acl, mode, _, acl_end = jute.read_create(buffer, position, end)
+    ttl_ms, _ = jute.read_long(buffer, acl_end + 4, end)
+    made, node = peer.engine.create(peer.session, peer.identities, path, data, acl, mode, ttl_ms)
+    return jute.write_string(made) + node.packed_stat()
+
+
 def set_data(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     path, position = jute.read_string(buffer, position, end)
     data, position = jute.read_buffer(buffer, position, end)
@@ -290,8 +297,7 @@ HANDLERS: dict[int, Handler] = {
     jute.OP_CHECK_WATCHES: check_watches,
     jute.OP_REMOVE_WATCHES: remove_watches,
     jute.OP_CREATE_CONTAINER: create2,
-    # Apache ZooKeeper refuses TTL nodes too unless extendedTypesEnabled is set.
-    jute.OP_CREATE_TTL: unimplemented,
+    jute.OP_CREATE_TTL: create_ttl,
     jute.OP_RECONFIG: unimplemented,
     jute.OP_MULTI_READ: multi_read,
     jute.OP_SET_WATCHES: set_watches,

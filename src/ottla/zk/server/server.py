@@ -20,9 +20,10 @@ from ottla.runtime import HeldLock, Runtime, Server
 from ottla.zk import jute
 from ottla.zk.jute import JuteError
 from ottla.zk.server import words
-from ottla.zk.server.acl import Identity, digest_identity
+from ottla.zk.server.acl import Identity, proved_by
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.journal import make_folder
+from ottla.zk.server.options import StoreOptions
 from ottla.zk.server.peer import Peer
 from ottla.zk.server.pipeline import StoreFailed
 from ottla.zk.server.requests import HANDLERS
@@ -59,13 +60,16 @@ class ZooKeeperServer:
         *,
         limits: SessionLimits | None = None,
         fsync: bool = True,
+        options: StoreOptions | None = None,
         engine: Engine | None = None,
         ssl_context: ssl.SSLContext | None = None,
         max_packet_bytes: int = jute.MAX_PACKET_BYTES,
         max_connections: int = MAX_CONNECTIONS,
         on_failure: Callable[[StoreFailed], None] | None = None,
     ) -> None:
-        self.engine = engine or Engine(runtime, data_dir, limits=limits, fsync=fsync)
+        self.engine = engine or Engine(
+            runtime, data_dir, limits=limits, fsync=fsync, options=options
+        )
         self.max_packet_bytes = max_packet_bytes
         self.connections: dict[_Connection, None] = {}
         self.received = 0
@@ -365,9 +369,9 @@ class _Connection(Peer, asyncio.Protocol):
         scheme, position = jute.read_string(data, position, end)
         credential, position = jute.read_buffer(data, position, end)
         if scheme == "digest" and credential and b":" in credential:
-            identity = digest_identity(credential)
-            if identity not in self.identities:
-                self.identities += (identity,)
+            for identity in proved_by(credential, self.engine.options.super_digest):
+                if identity not in self.identities:
+                    self.identities += (identity,)
         elif scheme not in ("ip", "world"):
             # ZooKeeper answers and then closes the connection.
             self._closing = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from ottla.runtime import Runtime
 from ottla.zk.server import records
@@ -19,7 +20,15 @@ SLICE_NODES = 500
 class Snapshots:
     """One at a time, after every `after_bytes` of journal."""
 
-    def __init__(self, runtime: Runtime, journal: Journal, after_bytes: int) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        after_bytes: int,
+        until_durable: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """`until_durable` waits for a write, by its zxid, to be in the journal."""
+        self._until_durable = until_durable
         self._runtime = runtime
         self._journal = journal
         self._after_bytes = after_bytes
@@ -43,7 +52,11 @@ class Snapshots:
             self._under_way = None
 
     async def _take(self, tree: Tree, zxid: int) -> None:
-        """Writes go on meanwhile: replaying the journal after `zxid` over it is harmless."""
+        """Writes go on meanwhile: replaying the journal after `zxid` over it is harmless.
+
+        It holds parts of these writes, so that the journal must tell the rest: with a snapshot
+        ahead of the journal a power cut would leave half a multi, or a node of a session that
+        nobody knows."""
         try:
             nodes = tree.nodes
             paths = list(nodes)
@@ -55,6 +68,7 @@ class Snapshots:
                         parts.append(records.encode_node(path, node))
                 await asyncio.sleep(0)
             head = records.encode_snapshot_head(zxid, tree.sessions, len(parts))
+            await self._until_durable(tree.last_zxid)
             await self._runtime.blocking(
                 lambda: self._journal.write_snapshot(zxid, records.seal_snapshot([head, *parts]))
             )

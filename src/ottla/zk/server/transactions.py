@@ -10,7 +10,11 @@ from collections.abc import Callable
 
 from ottla.metadata.store import (
     ANY_VERSION,
+    EPHEMERAL_MODES,
+    NO_TTL,
     OPEN_ACL,
+    SEQUENTIAL_MODES,
+    TTL_MODES,
     Acl,
     BadArgumentsError,
     BadVersionError,
@@ -25,6 +29,7 @@ from ottla.metadata.store import (
     Op,
     SetData,
     Stat,
+    UnimplementedError,
 )
 from ottla.zk.paths import SPECIAL_PATHS, parent_of, validate, validate_child
 from ottla.zk.server import acl as acls
@@ -32,6 +37,7 @@ from ottla.zk.server.acl import Identity
 from ottla.zk.server.records import encode_create
 from ottla.zk.server.tree import (
     CONTAINER_OWNER,
+    MAX_TTL_MS,
     CreateTxn,
     DeleteTxn,
     Node,
@@ -41,10 +47,9 @@ from ottla.zk.server.tree import (
     Trigger,
     Txn,
     Undo,
+    ttl_owner,
 )
 
-_EPHEMERAL = frozenset((CreateMode.EPHEMERAL, CreateMode.EPHEMERAL_SEQUENTIAL))
-_SEQUENTIAL = frozenset((CreateMode.PERSISTENT_SEQUENTIAL, CreateMode.EPHEMERAL_SEQUENTIAL))
 _CONTAINER = CreateMode.CONTAINER
 _MODES = frozenset(int(mode) for mode in CreateMode)
 
@@ -60,10 +65,15 @@ def prepare_create(
     data: bytes | None,
     acl: tuple[Acl, ...],
     mode: int,
+    ttl_ms: int = NO_TTL,
+    *,
+    extended_types: bool = False,
 ) -> CreateTxn:
     slash = path.rfind("/")
     if mode not in _MODES or slash < 0:
         raise BadArgumentsError(path)
+    if mode > _CONTAINER or ttl_ms != NO_TTL:
+        _check_ttl(mode, ttl_ms, path, extended_types=extended_types)
     if acl is not OPEN_ACL:
         acl = acls.resolve(acl, identities, path)
     nodes = tree.nodes
@@ -72,19 +82,21 @@ def prepare_create(
         raise NoNodeError(path[:slash])
     if parent.acl is not OPEN_ACL:
         acls.check(parent.acl, acls.CREATE, identities, path)
-    if mode in _SEQUENTIAL:
+    if mode in SEQUENTIAL_MODES:
         # ZooKeeper counts in a signed 32-bit int, which wraps.
         path += format(_int32(parent.creations), "010d")
     validate_child(path, slash)
     if path in nodes:
         raise NodeExistsError(path)
-    if parent.owner and parent.owner != CONTAINER_OWNER:
+    if parent.owner > 0:
         raise NoChildrenForEphemeralsError(path)
     owner = 0
-    if mode in _EPHEMERAL:
+    if mode in EPHEMERAL_MODES:
         owner = session_id
     elif mode == _CONTAINER:
         owner = CONTAINER_OWNER
+    elif mode > _CONTAINER:
+        owner = ttl_owner(ttl_ms)
     return _as_create(CreateTxn, (path, data, acl, owner, parent.creations + 1))
 
 
@@ -145,6 +157,7 @@ class Multi:
 
     __slots__ = (
         "_before",
+        "_extended_types",
         "_identities",
         "_session_id",
         "_tree",
@@ -156,9 +169,16 @@ class Multi:
     )
 
     def __init__(
-        self, tree: Tree, session_id: int, identities: tuple[Identity, ...], time_ms: int
+        self,
+        tree: Tree,
+        session_id: int,
+        identities: tuple[Identity, ...],
+        time_ms: int,
+        *,
+        extended_types: bool = False,
     ) -> None:
         self._tree = tree
+        self._extended_types = extended_types
         self._session_id = session_id
         self._identities = identities
         self._before = tree.last_zxid
@@ -176,11 +196,22 @@ class Multi:
         acl: tuple[Acl, ...],
         mode: int,
         wire: bytes | None = None,
+        ttl_ms: int = NO_TTL,
     ) -> str:
         """The path made. `wire`: path, data and ACL as the request has them, which the journal
         takes over where nothing in them had to be resolved."""
         tree = self._tree
-        txn = prepare_create(tree, self._session_id, self._identities, path, data, acl, mode)
+        txn = prepare_create(
+            tree,
+            self._session_id,
+            self._identities,
+            path,
+            data,
+            acl,
+            mode,
+            ttl_ms,
+            extended_types=self._extended_types,
+        )
         tree.last_zxid = self.zxid
         tree.create(self.zxid, self.time_ms, txn, self.triggers, self._undos)
         if wire is not None and txn.path is path and txn.acl is acl:
@@ -201,7 +232,7 @@ class Multi:
     def perform(self, op: Op) -> MultiResult:
         """The path of a created node, and the stat of the node right after the operation."""
         if type(op) is Create:
-            path = self.create(op.path, op.data, op.acl, op.mode)
+            path = self.create(op.path, op.data, op.acl, op.mode, ttl_ms=op.ttl_ms)
             return path, self._tree.nodes[path].stat()
         if type(op) is SetData:
             self.set_data(op.path, op.data, op.version)
@@ -228,6 +259,15 @@ class Multi:
     def _apply(self, txn: SetDataTxn | DeleteTxn) -> None:
         self._tree.apply(self.zxid, self.time_ms, txn, self.triggers, self._undos)
         self.log.append(txn)
+
+
+def _check_ttl(mode: int, ttl_ms: int, path: str, *, extended_types: bool) -> None:
+    """As validateCreateRequest: a time to live goes with its modes and with no other."""
+    has_ttl = mode in TTL_MODES
+    if has_ttl and not extended_types:
+        raise UnimplementedError(path)
+    if not (0 < ttl_ms <= MAX_TTL_MS if has_ttl else ttl_ms < 0):
+        raise BadArgumentsError(path)
 
 
 def _node(tree: Tree, path: str) -> Node:

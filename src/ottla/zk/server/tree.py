@@ -7,7 +7,7 @@ the journal over it still gives the right tree (ZooKeeper's "fuzzy" snapshots).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ottla.errors import InvariantViolated
@@ -15,8 +15,12 @@ from ottla.metadata.store import OPEN_ACL, Acl, EventType, Stat
 from ottla.zk import jute
 from ottla.zk.paths import parent_of
 
-# ephemeralOwner of a container node (EphemeralType.CONTAINER).
+# What a node's owner says (EphemeralType): 0 nothing, above it a session, whose ids are never
+# negative here, below it that the node goes when it is idle. A container has the lowest number;
+# one with a time to live has 0xff in the top byte and milliseconds in the lower five.
 CONTAINER_OWNER = -(1 << 63)
+_TTL_OWNER = -(1 << 56)
+MAX_TTL_MS = (1 << 40) - 1
 
 _READ_ONLY_ACL = (Acl(1, "world", "anyone"),)
 
@@ -25,11 +29,20 @@ _CREATED = EventType.CREATED
 _CHILDREN_CHANGED = EventType.CHILDREN_CHANGED
 
 
+def ttl_owner(ttl_ms: int) -> int:
+    return _TTL_OWNER | ttl_ms
+
+
+def ttl_of(owner: int) -> int:
+    """The time to live that `ttl_owner` put there."""
+    return owner & MAX_TTL_MS
+
+
 class CreateTxn(NamedTuple):
     path: str
     data: bytes | None
     acl: tuple[Acl, ...]
-    owner: int  # 0 persistent, a session, or CONTAINER_OWNER
+    owner: int  # 0 persistent, a session, CONTAINER_OWNER, or what `ttl_owner` says
     parent_creations: int  # the parent's count of children ever made, this one included
 
 
@@ -116,7 +129,7 @@ class Node:
             self.version,
             self.creations * 2 - children,
             self.aversion,
-            0 if self.owner == CONTAINER_OWNER else self.owner,
+            max(self.owner, 0),
             len(data) if data else 0,
             children,
             self.pzxid,
@@ -133,7 +146,7 @@ class Node:
             self.version,
             self.creations * 2 - children,
             self.aversion,
-            0 if self.owner == CONTAINER_OWNER else self.owner,
+            max(self.owner, 0),
             len(data) if data else 0,
             children,
             self.pzxid,
@@ -168,6 +181,7 @@ class Tree:
         self.sessions: dict[int, int] = {}
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.containers: dict[str, None] = {}
+        self.ttls: dict[str, None] = {}
         self.last_zxid = 0
         self._add_reserved_nodes()
 
@@ -243,6 +257,18 @@ class Tree:
         triggers.append((_CREATED, path))
         triggers.append((_CHILDREN_CHANGED, parent_path))
 
+    def idle(self, now_ms: int) -> Iterator[str]:
+        """What may go (ContainerManager): containers that had children and have none left, nodes
+        without children whose time to live has passed since their data was set."""
+        for path in self.containers:
+            node = self.nodes[path]
+            if node.creations > 0 and not node.children:
+                yield path
+        for path in self.ttls:
+            node = self.nodes[path]
+            if not node.children and now_ms - node.mtime > ttl_of(node.owner):
+                yield path
+
     def insert(self, path: str, node: Node) -> None:
         """Puts a node in place as it is (from a snapshot), linking it to its parent."""
         self.nodes[path] = node
@@ -310,14 +336,18 @@ class Tree:
         parent.data_reply = parent.children_reply = None
 
     def _index_owner(self, path: str, owner: int) -> None:
-        if owner == CONTAINER_OWNER:
+        if owner > 0:
+            self.ephemerals.setdefault(owner, {})[path] = None
+        elif owner == CONTAINER_OWNER:
             self.containers[path] = None
         elif owner:
-            self.ephemerals.setdefault(owner, {})[path] = None
+            self.ttls[path] = None
 
     def _drop_owner(self, path: str, owner: int) -> None:
         if owner == CONTAINER_OWNER:
             self.containers.pop(path, None)
+        elif owner < 0:
+            self.ttls.pop(path, None)
         elif owner:
             owned = self.ephemerals.get(owner)
             if owned is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from ottla.runtime import SystemClock
 from ottla.wire import messages as m
 from ottla.zk.embedded import EmbeddedStore
 from tests.support.broker.cluster_messages import context
+from tests.support.zk.polling import until
 
 BASE = {"zookeeper.connect": "x:1", "broker.id": "1", "listeners": "PLAINTEXT://h:9092"}
 CONFIG = BrokerConfig.from_properties(BASE)
@@ -170,17 +170,19 @@ async def test_notes_make_a_broker_follow(broker_store: EmbeddedStore) -> None:
         mode=CreateMode.PERSISTENT_SEQUENTIAL,
     )
     await change(broker_store, "1", (DELETE, "log.roll.ms", None))
-    await asyncio.sleep(0.05)
+    await until(lambda: follower.seen[-1][1] == 10)
     await change(broker_store, "", (DELETE, "log.roll.ms", None))
-    await asyncio.sleep(0.05)
+    await until(lambda: follower.seen[-1][1] == week_ms)
     # The value is read when its note is taken: a step in between may never be seen.
     assert follower.seen in (
         [(week_ms, 10), (10, 20), (20, 10), (10, week_ms)],
         [(week_ms, 10), (10, week_ms)],
     )
+    changes = len(follower.seen)
     follower.changes.on_new_session()
-    await asyncio.sleep(0.05)
-    assert follower.seen[-1] == (10, week_ms), "the same values again are no change"
+    await change(broker_store, "1", (SET, "log.roll.ms", "30"))
+    await until(lambda: follower.seen[-1][1] == 30)
+    assert follower.seen[changes:] == [(week_ms, 30)], "the same values again are no change"
     await follower.changes.stop()
 
 

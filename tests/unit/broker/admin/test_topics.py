@@ -43,11 +43,11 @@ def _topic(name: str, partitions: int = 2, factor: int = 2, **configs: str | Non
 
 async def test_creation_writes_config_and_topic(here: Broker, store: EmbeddedStore) -> None:
     waiting = asyncio.create_task(here.create(_topic("t", retention_ms="1000"), timeout_ms=5_000))
-    await asyncio.sleep(0.05)
-    assert not waiting.done(), "must wait for leaders"
+    await here.cache.first_look.wait()
+    assert here.cache.looks == [False], "must wait for leaders"
     here.show("t", 1)
-    await asyncio.sleep(0.01)
-    assert not waiting.done(), "one of two partitions is not enough"
+    assert here.cache.looks == [False, False], "one of two partitions is not enough"
+    assert not waiting.done()
     here.show("t", 2)
     (result,) = await waiting
     assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 2, 2)
@@ -225,8 +225,9 @@ async def test_expansion(here: Broker, store: EmbeddedStore) -> None:
             [Expansion(name="t", count=5, assignments=None)], timeout_ms=5_000
         )
     )
-    await asyncio.sleep(0.05)
+    await here.cache.first_look.wait()
     here.show("t", 2)
+    assert here.cache.looks == [False, False], "the new ones count"
     assert not waiting.done()
     here.show("t", 5)
     (result,) = await waiting
@@ -288,8 +289,9 @@ async def test_deletion_marks_and_waits(here: Broker, store: EmbeddedStore) -> N
     await here.create(_topic("t"))
     here.show("t", 2)
     waiting = asyncio.create_task(here.admin.delete_topics(["t", "u"], timeout_ms=5_000))
-    await asyncio.sleep(0.05)
+    await here.cache.first_look.wait()
     assert await store.exists("/admin/delete_topics/t") is not None
+    assert here.cache.looks == [False]
     assert not waiting.done()
     here.hide("t")
     assert await waiting == {"t": ErrorCode.NONE, "u": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -133,3 +133,22 @@ async def test_others_are_served_between_two_batches() -> None:
     await DownConversion(3).convert(_result(*(_batch(n, 1, bytes(99)) for n in range(9))), 0)
     task.cancel()
     assert turns >= 8
+
+
+@pytest.mark.parametrize("codec", [0, GZIP])
+async def test_others_are_served_within_a_large_batch(codec: int) -> None:
+    """A few kilobytes may hold a million records, and a broker that stands still for a minute has
+    lost its session."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(others())
+    result = await DownConversion(3).convert(_result(_batch(0, 5000, b"", codec)), 0)
+    task.cancel()
+    assert _offsets(result) == list(range(5000))
+    assert turns >= 10

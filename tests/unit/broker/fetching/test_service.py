@@ -16,6 +16,7 @@ from tests.support.broker.replica_cluster import (
     MakeBrokers,
     brokers,
     lead,
+    until,
 )
 
 __all__ = ["brokers"]
@@ -54,7 +55,7 @@ async def test_a_long_poll_ends_with_data_or_in_time(brokers: MakeBrokers) -> No
     assert (await read(broker, 0, max_wait_ms=40)).size == 0
     assert 0.03 < loop.time() - start < 0.3
     waiting = asyncio.ensure_future(read(broker, 0, max_wait_ms=5000))
-    await asyncio.sleep(0.01)
+    await until(lambda: len(broker.partition.fetch_waits) == 1)
     await broker.produce()
     assert (await asyncio.wait_for(waiting, 1)).size > 0
     assert not broker.partition.fetch_waits and len(broker.manager.timeouts) == 0
@@ -64,20 +65,38 @@ async def test_a_long_poll_waits_for_min_bytes(brokers: MakeBrokers) -> None:
     (broker,) = await brokers(1)
     broker.order(0, 1, replicas=[0])
     waiting = asyncio.ensure_future(read(broker, 0, max_wait_ms=5000, min_bytes=250))
+    await until(lambda: len(broker.partition.fetch_waits) == 1)
     for _ in range(2):
-        await asyncio.sleep(0.005)
         await broker.produce()
-        assert not waiting.done()
+        # A wait that is over is taken off at once, before anybody is woken.
+        assert len(broker.partition.fetch_waits) == 1
     await broker.produce()
     assert (await asyncio.wait_for(waiting, 1)).size >= 250
+
+
+async def test_a_fetch_of_an_older_segment_does_not_wait(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    broker.order(0, 1, replicas=[0])
+    for _ in range(2):
+        await broker.produce()
+        broker.log.roll()
+    # The last segment is empty and ends the log: there is nothing more to come in the others.
+    for offset in (0, 1):
+        found = await asyncio.wait_for(read(broker, offset, max_wait_ms=60_000, min_bytes=999), 1)
+        assert found.size > 0
+    await broker.produce()
+    waiting = asyncio.ensure_future(read(broker, 2, max_wait_ms=60_000, min_bytes=999))
+    await until(lambda: bool(broker.partition.fetch_waits))
+    broker.log.roll()
+    await broker.produce()
+    assert (await asyncio.wait_for(waiting, 1)).size > 0
 
 
 async def test_a_cancelled_long_poll_leaves_nothing_behind(brokers: MakeBrokers) -> None:
     (broker,) = await brokers(1)
     broker.order(0, 1, replicas=[0])
     waiting = asyncio.ensure_future(read(broker, 0, max_wait_ms=5000))
-    await asyncio.sleep(0.01)
-    assert len(broker.partition.fetch_waits) == 1
+    await until(lambda: len(broker.partition.fetch_waits) == 1)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert not broker.partition.fetch_waits and len(broker.manager.timeouts) == 0

@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire.records import MAGIC_AT
-from tests.support.broker.replica_cluster import TOPIC_ID, TP, Broker, client_batch
+from tests.support.broker.replica_cluster import TOPIC_ID, TP, Broker, client_batch, until
 
 OTHER = TopicPartition("t", 1)
 Request = m.FetchRequest
@@ -325,7 +325,7 @@ async def test_a_partition_of_the_session_ends_its_wait(broker: Broker) -> None:
     waiting = asyncio.ensure_future(
         ask(broker, {}, session=(first.session_id, 1), max_wait_ms=5000)
     )
-    await asyncio.sleep(0.01)
+    await until(lambda: session_of(broker, first.session_id).wait is not None)
     await broker.produce(1, tp=OTHER)
     answer = await asyncio.wait_for(waiting, 1)
     assert set(listed(answer)) == {1}
@@ -347,7 +347,7 @@ async def test_another_role_ends_the_wait_with_an_error(broker: Broker) -> None:
     waiting = asyncio.ensure_future(
         ask(broker, {}, session=(first.session_id, 1), max_wait_ms=5000, version=10)
     )
-    await asyncio.sleep(0.01)
+    await until(lambda: session_of(broker, first.session_id).wait is not None)
     broker.order(1, 2, replicas=[0, 1])
     answer = await asyncio.wait_for(waiting, 1)
     data = answer.responses[0].partitions[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +23,7 @@ from ottla.runtime import SystemClock
 from ottla.wire import messages as m
 from ottla.zk.embedded import EmbeddedStore
 from tests.support.broker.cluster_messages import context, partition, update
+from tests.support.zk.polling import until
 
 Describe = m.DescribeConfigsRequest.DescribeConfigsResource
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
@@ -274,11 +274,11 @@ async def test_changes_reach_the_broker_in_order(here: Here) -> None:
             "/config/changes/config_change_", note, mode=CreateMode.PERSISTENT_SEQUENTIAL
         )
     await _increment(here, Change(0, "retention.ms", "2"))
-    await asyncio.sleep(0.05)
+    await until(lambda: len(taken.configs) > 1)
     assert taken.configs[1:] == [("t", {"retention.ms": "2"})]
     changes.on_new_session()
-    await asyncio.sleep(0.05)
-    assert len(taken.configs) == 4, "a new session takes every note again"
+    # A new session takes every note again.
+    await until(lambda: len(taken.configs) == 4)
     await changes.stop()
 
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.handlers import leader_and_isr, stop_replica
+from ottla.broker.replication import stale_logs
+from ottla.broker.replication.stale_logs import StaleLogs
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.store import ConnectionLossError
+from ottla.metadata.znodes import ReplicaAssignment, TopicZnode
 from ottla.wire import messages as m
+from ottla.zk.embedded import EmbeddedStore
 from tests.support.broker.replica_cluster import TOPIC_ID, TP, MakeBrokers, brokers
 
 __all__ = ["brokers"]
@@ -85,8 +90,9 @@ def stop_request(epoch: int, *, delete: bool) -> m.StopReplicaRequest:
     )
 
 
-async def test_codes_of_stop_replica(brokers: MakeBrokers) -> None:
+async def test_codes_of_stop_replica(brokers: MakeBrokers, store: EmbeddedStore) -> None:
     (broker,) = await brokers(1)
+    broker.services.stale_logs = StaleLogs(store, broker.manager)
     broker.order(0, 3, replicas=[0])
 
     async def stop(epoch: int, *, delete: bool) -> int:
@@ -105,11 +111,51 @@ async def test_codes_of_stop_replica(brokers: MakeBrokers) -> None:
     assert await stop(-2, delete=True) == ErrorCode.NONE
 
 
-async def test_a_left_over_log_is_deleted_without_its_partition(brokers: MakeBrokers) -> None:
+async def test_a_left_over_log_is_deleted_without_its_partition(
+    brokers: MakeBrokers, store: EmbeddedStore
+) -> None:
     (broker,) = await brokers(1)
+    broker.services.stale_logs = StaleLogs(store, broker.manager)
     log = broker.log_manager.get_or_create(TP)
     await stop_replica.handle(broker.context(3), stop_request(-2, delete=True))
     assert broker.log_manager.get(TP) is None and not (log.data_dir / "t-0").exists()
+
+
+@pytest.mark.parametrize("is_hosted", [True, False])
+async def test_the_end_of_a_topic_is_not_the_end_of_another_of_its_name(
+    brokers: MakeBrokers, store: EmbeddedStore, is_hosted: bool
+) -> None:
+    """StopReplica names no ids: the store says whose the name is."""
+    (broker,) = await brokers(1)
+    broker.services.stale_logs = StaleLogs(store, broker.manager)
+    for path in ("/brokers", "/brokers/topics"):
+        await store.create(path)
+    value = TopicZnode.encode({0: ReplicaAssignment((0,))}, b"n" * 16)
+    await store.create(TopicZnode.path("t"), value)
+    if is_hosted:
+        broker.order(0, 1, replicas=[0])
+    log = broker.log_manager.get_or_create(TP, topic_id=TOPIC_ID)
+    response = await stop_replica.handle(broker.context(3), stop_request(-2, delete=True))
+    assert response.partition_errors[0].error_code == ErrorCode.NONE
+    assert broker.log_manager.get(TP) is None and broker.manager.partitions.get(TP) is None
+    assert broker.log_manager.strays.folders == [log.folder] and log.folder.exists()
+
+
+async def test_nothing_is_deleted_while_the_store_cannot_be_asked(
+    brokers: MakeBrokers, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (broker,) = await brokers(1)
+    broker.services.stale_logs = StaleLogs(store, broker.manager)
+    broker.order(0, 1, replicas=[0])
+
+    async def lost(*_arguments: object) -> None:
+        raise ConnectionLossError
+
+    monkeypatch.setattr(store, "get", lost)
+    monkeypatch.setattr(stale_logs, "_SPARE_PAUSE_S", 0)
+    response = await stop_replica.handle(broker.context(3), stop_request(-2, delete=True))
+    assert response.partition_errors[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.log.folder.exists() and broker.manager.partitions.get(TP) is not None
 
 
 async def test_stale_epochs_of_broker_and_controller(brokers: MakeBrokers) -> None:

@@ -18,12 +18,13 @@ from ottla.broker.handlers import (
     produce,
 )
 from ottla.broker.replication.fetch_protocol import FetchPartition
+from ottla.broker.replication.partition import Partition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import message_sets, records
 from ottla.wire import messages as m
 from tests.support.broker.produce_requests import produce_request
-from tests.support.broker.replica_cluster import TP, Broker, client_batch
+from tests.support.broker.replica_cluster import TP, Broker, client_batch, until
 
 FIRST_MS = 1_700_000_000_000
 
@@ -418,7 +419,9 @@ async def test_a_new_log_start_ends_the_waits_of_followers_only(broker: Broker) 
     assert answer.size > 0
 
 
-async def test_delete_records_waits_for_live_followers(broker: Broker) -> None:
+async def test_delete_records_waits_for_live_followers(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker.know([0, 1])
     broker.order(0, 2, replicas=[0, 1])
     await broker.produce(3)
@@ -430,8 +433,16 @@ async def test_delete_records_waits_for_live_followers(broker: Broker) -> None:
 
     await fetched(3, 0)
     assert await delete_before(broker, 2) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    seen: list[int] = []
+    low_watermark = Partition.low_watermark
+
+    def look(partition: Partition, alive: Any) -> int:
+        seen.append(low_watermark(partition, alive))
+        return seen[-1]
+
+    monkeypatch.setattr(Partition, "low_watermark", look)
     waiting = asyncio.ensure_future(delete_before(broker, 3, timeout_ms=2000))
-    await asyncio.sleep(0.03)
-    assert not waiting.done()
+    await until(lambda: len(seen) > 1)
+    assert max(seen) < 3 and not waiting.done()
     await fetched(3, 3)
     assert await waiting == (0, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -67,12 +68,22 @@ async def test_epoch_is_the_creation_of_the_node(ready: EmbeddedStore) -> None:
 
 
 async def test_a_restart_inside_the_old_session_waits_for_its_end(
-    engine: Engine, ready: EmbeddedStore
+    engine: Engine, ready: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old_epoch = await registration.register(ready, _info(1), session_timeout_ms=1000)
     again = EmbeddedStore(engine)
+    watched = asyncio.Event()
+    exists = again.exists
+
+    async def look(path: str, watch: Any = None) -> Any:
+        found = await exists(path, watch)
+        if watch is not None and found is not None:
+            watched.set()
+        return found
+
+    monkeypatch.setattr(again, "exists", look)
     waiting = asyncio.create_task(registration.register(again, _info(1), session_timeout_ms=5000))
-    await asyncio.sleep(0.05)
+    await asyncio.wait_for(watched.wait(), 5)
     assert not waiting.done()
     ready.expire()
     assert await asyncio.wait_for(waiting, 2) > old_epoch

@@ -34,6 +34,7 @@ class FakeBroker:
         self.created: list[Any] = []
         self.leader: int | None = 0
         self.alive = 1
+        self.lookups = 0
 
     def services(self) -> Any:
         config = BrokerConfig.from_properties(
@@ -52,13 +53,15 @@ class FakeBroker:
             replica_manager=SimpleNamespace(appends=SimpleNamespace(append=self.append)),
             topic_admin=SimpleNamespace(create_topics=self.create_topics),
             metadata_cache=SimpleNamespace(
-                partition_state=lambda _tp: (
-                    None if self.leader is None else SimpleNamespace(leader=self.leader)
-                ),
+                partition_state=self.partition_state,
                 alive_brokers=lambda: [None] * self.alive,
                 endpoint=lambda _leader, _listener: None,
             ),
         )
+
+    def partition_state(self, _tp: Any) -> Any:
+        self.lookups += 1
+        return None if self.leader is None else SimpleNamespace(leader=self.leader)
 
     async def append(self, entries: Any, **_: Any) -> Any:
         code = self.codes.pop(0) if self.codes else ErrorCode.NONE
@@ -173,7 +176,7 @@ async def test_the_topic_is_created_when_the_brokers_are_there(
 ) -> None:
     broker.leader = None
     publisher.offer(event())
-    await asyncio.sleep(0.02)
+    await until(lambda: broker.lookups > 2)
     assert broker.created == [], "the second broker is still to come"
     broker.alive = 5
     await until(lambda: publisher.published == 1)
@@ -192,5 +195,5 @@ async def test_only_the_controllers_broker_creates_it(
     broker.leader, broker.alive = None, 3
     publisher._broker.controller.is_active = False  # type: ignore[misc]
     publisher.offer(event())
-    await asyncio.sleep(0.02)
+    await until(lambda: broker.lookups > 2)
     assert broker.created == []

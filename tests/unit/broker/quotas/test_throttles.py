@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import Any
 
 import pytest
 
@@ -22,7 +22,9 @@ async def behind(brokers: MakeBrokers, **topic: object) -> tuple[Broker, Broker]
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-async def test_a_listed_replica_waits_for_its_share(brokers: MakeBrokers, side: str) -> None:
+async def test_a_listed_replica_waits_for_its_share(
+    brokers: MakeBrokers, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leader, follower = await behind(
         brokers,
         leader_replication_throttled_replicas=("0:0",),
@@ -33,9 +35,18 @@ async def test_a_listed_replica_waits_for_its_share(brokers: MakeBrokers, side: 
     quota = one.manager.throttles.leader if side == "leader" else one.manager.throttles.follower
     quota.limit = 100
     quota.record(2000, one.clock.monotonic_ms())  # it had its share
+    held_back: list[bool] = []
+    name = "holds_back" if side == "leader" else "must_pause"
+    decide = getattr(one.manager.throttles, name)
+
+    def watched(*arguments: Any) -> bool:
+        held_back.append(decide(*arguments))
+        return held_back[-1]
+
+    monkeypatch.setattr(one.manager.throttles, name, watched)
     follower.order(0, 1, replicas=[0, 1], isr=[0])
-    await asyncio.sleep(0.2)
-    assert follower.log.end_offset == 0
+    await until(lambda: held_back.count(True) > 1)
+    assert all(held_back) and follower.log.end_offset == 0
     one.clock.ahead_ms += 12_000
     await until(lambda: follower.log.end_offset == 600)
     assert quota.rate(one.clock.monotonic_ms()) > 100

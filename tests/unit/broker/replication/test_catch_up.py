@@ -13,7 +13,13 @@ from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.replication import catch_up
 from ottla.broker.replication.catch_up import CatchUp
 from ottla.broker.replication.stale_logs import StaleLogs
-from ottla.metadata.znodes import ReplicaAssignment, TopicZnode
+from ottla.metadata.ended import EndedTopicZnode
+from ottla.metadata.znodes import (
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicPartitionStateZnode,
+    TopicZnode,
+)
 from ottla.types import TopicPartition
 from ottla.zk.embedded import EmbeddedStore
 from tests.support.broker.cluster_messages import partition, update
@@ -26,23 +32,31 @@ class Logs:
 
     def __init__(self) -> None:
         self.by_partition: dict[TopicPartition, SimpleNamespace] = {}
+        self.removals = self.dirs = self
+        self.offline_dirs: list[str] = []
 
-    def add(self, topic: str, number: int, topic_id: bytes) -> None:
+    def add(self, topic: str, number: int, topic_id: bytes, epoch: int = 0) -> SimpleNamespace:
         tp = TopicPartition(topic, number)
-        self.by_partition[tp] = SimpleNamespace(tp=tp, topic_id=topic_id, end_offset=3)
+        epochs = SimpleNamespace(latest=epoch)
+        log = self.by_partition[tp] = SimpleNamespace(
+            tp=tp, topic_id=topic_id, end_offset=3, epochs=epochs, is_stray=False
+        )
+        return log
 
     def logs(self) -> list[SimpleNamespace]:
         return list(self.by_partition.values())
 
+    def futures(self) -> dict[TopicPartition, SimpleNamespace]:
+        return {}
+
     def get(self, tp: TopicPartition) -> SimpleNamespace | None:
         return self.by_partition.get(tp)
 
-    def stale_logs(self, ids: dict[str, bytes | None]) -> list[TopicPartition]:
-        return [
-            tp
-            for tp, log in self.by_partition.items()
-            if tp.topic not in ids or ids[tp.topic] not in (None, log.topic_id)
-        ]
+    def offline(self) -> list[str]:
+        return self.offline_dirs
+
+    async def make_durable(self) -> bool:
+        return True
 
 
 class Broker:
@@ -52,6 +66,7 @@ class Broker:
         self.metadata_cache = MetadataCache()
         self.log_manager = Logs()
         self.hosts: set[TopicPartition] = set()
+        self.aside: list[str] = []
         self.work: list[asyncio.Task[None]] = []
         self.stale_logs = StaleLogs(store, self)  # type: ignore[arg-type]
         listener = CatchUp(self.stale_logs, self.metadata_cache, self._spawn)
@@ -66,19 +81,34 @@ class Broker:
     def delete(self, tp: TopicPartition) -> None:
         del self.log_manager.by_partition[tp]
 
+    def stop_hosting(self, tp: TopicPartition) -> None:
+        self.hosts.discard(tp)
+
+    async def set_aside(self, tp: TopicPartition) -> None:
+        self.aside.append(str(tp))
+        del self.log_manager.by_partition[tp]
+
     async def told(self, *arguments: Any, epoch: int, **named: Any) -> list[str]:
         """Hears from the controller of this epoch; the logs that are left then."""
         request = update(*arguments, **named)
         request.controller_epoch = epoch
         self.metadata_cache.update(request)
         await asyncio.gather(*self.work)
+        return self.left()
+
+    def left(self) -> list[str]:
         return sorted(map(str, self.log_manager.by_partition))
+
+    def strays(self) -> list[str]:
+        return sorted(str(log.tp) for log in self.log_manager.logs() if log.is_stray)
 
 
 @pytest.fixture
 async def broker(store: EmbeddedStore) -> Broker:
     await store.create("/brokers")
     await store.create("/brokers/topics")
+    await store.create("/ottla")
+    await store.create("/ottla/ended")
     return Broker(store)
 
 
@@ -87,12 +117,23 @@ async def _topic(store: EmbeddedStore, name: str, topic_id: bytes | None, *repli
     await store.create(TopicZnode.path(name), value)
 
 
-async def test_topics_that_are_gone_leave_cache_and_disk(
-    broker: Broker, store: EmbeddedStore
-) -> None:
+async def _state(store: EmbeddedStore, name: str, leader: int, epoch: int, *isr: int) -> None:
+    state = LeaderAndIsr(leader, epoch, isr or (leader,), 1, 0)
+    tp = TopicPartition(name, 0)
+    await store.create(f"/brokers/topics/{name}/partitions")
+    await store.create(f"/brokers/topics/{name}/partitions/0")
+    await store.create(TopicPartitionStateZnode.path(tp), TopicPartitionStateZnode.encode(state))
+
+
+async def _end(store: EmbeddedStore, name: str, topic_id: bytes, *brokers: int) -> None:
+    await store.create(EndedTopicZnode.path(topic_id), EndedTopicZnode.encode(name, brokers))
+
+
+async def test_topics_that_ended_leave_cache_and_disk(broker: Broker, store: EmbeddedStore) -> None:
     await _topic(store, "here", OLD, 1)
+    await _end(store, "gone", NEW)
     broker.log_manager.add("here", 0, OLD)
-    broker.log_manager.add("gone", 0, OLD)
+    broker.log_manager.add("gone", 0, NEW)
     known = {"here": [partition(0)], "gone": [partition(0)]}
     await broker.told(known, epoch=1)
     assert broker.metadata_cache.topics() == ["here"]
@@ -103,27 +144,99 @@ async def test_topics_that_are_gone_leave_cache_and_disk(
     assert await broker.told(epoch=2) == ["here-0"]
 
 
+async def test_topics_that_are_lost_leave_the_cache_and_keep_their_logs(
+    broker: Broker, store: EmbeddedStore
+) -> None:
+    broker.log_manager.add("lost", 0, OLD)
+    known = {"lost": [partition(0)]}
+    for epoch in (1, 2):
+        assert await broker.told(known, ids={"lost": OLD}, epoch=epoch) == ["lost-0"]
+        assert broker.metadata_cache.topics() == []
+    assert await broker.stale_logs.settle() == frozenset()
+    assert broker.left() == broker.strays() == ["lost-0"]
+    # Written again with its id it is as before.
+    await _topic(store, "lost", OLD, 1)
+    await broker.stale_logs.settle()
+    assert broker.left() == ["lost-0"] and broker.strays() == []
+
+
 async def test_a_topic_made_again_elsewhere_takes_the_old_logs(
     broker: Broker, store: EmbeddedStore
 ) -> None:
     await _topic(store, "t", NEW, 2)
+    await _end(store, "t", OLD)
     broker.log_manager.add("t", 0, OLD)
     broker.log_manager.add("t", 5, OLD)
-    assert await broker.told(epoch=1) == ["t-0", "t-5"]
-    assert await broker.told({"t": [partition(0)]}, ids={"t": NEW}, epoch=1) == []
+    assert await broker.told(epoch=1) == []
+
+
+async def test_a_topic_made_again_by_hand_leaves_the_old_logs(
+    broker: Broker, store: EmbeddedStore
+) -> None:
+    """They are in the way only where the new one is placed here too."""
+    for name, replica in (("here", 1), ("elsewhere", 2)):
+        await _topic(store, name, NEW, replica)
+        broker.log_manager.add(name, 0, OLD)
+        broker.hosts.add(TopicPartition(name, 0))
+    known = {name: [partition(0)] for name in ("here", "elsewhere")}
+    assert await broker.told(known, ids=dict.fromkeys(known, NEW), epoch=1) == ["elsewhere-0"]
+    assert broker.aside == ["here-0"] and broker.strays() == ["elsewhere-0"]
+    assert TopicPartition("elsewhere", 0) not in broker.hosts
+
+
+async def test_before_a_deletion_by_name_other_lives_are_set_aside(
+    broker: Broker, store: EmbeddedStore
+) -> None:
+    await _topic(store, "again", NEW, 2)
+    await _topic(store, "same", OLD, 2)
+    for name in ("again", "same", "gone"):
+        broker.log_manager.add(name, 0, OLD)
+    await broker.stale_logs.spare_other_lives({"again", "same", "gone"})
+    assert broker.aside == ["again-0"] and broker.left() == ["gone-0", "same-0"]
+
+
+async def test_a_broker_strikes_itself_off_and_the_last_one_removes_the_entry(
+    broker: Broker, store: EmbeddedStore
+) -> None:
+    await _end(store, "one", OLD, 1)
+    await _end(store, "two", NEW, 1, 2)
+    await store.create("/ottla/ended/notes", b"by hand")
+    broker.log_manager.add("one", 0, OLD)
+    broker.log_manager.offline_dirs = ["/failed"]
+    await broker.stale_logs.settle()
+    assert broker.left() == []
+    # A folder that failed may hide a log.
+    assert len(await store.children("/ottla/ended")) == 3
+    broker.log_manager.offline_dirs = []
+    await broker.stale_logs.settle()
+    assert await store.exists(EndedTopicZnode.path(OLD)) is None
+    data, _ = await store.get(EndedTopicZnode.path(NEW))
+    assert EndedTopicZnode.decode(data) == ("two", (2,))
+
+
+async def test_an_entry_does_not_count_before_the_znode_is_gone(
+    broker: Broker, store: EmbeddedStore
+) -> None:
+    await _topic(store, "t", OLD, 1)
+    await _end(store, "t", OLD, 1)
+    broker.log_manager.add("t", 0, OLD)
+    assert await broker.told(epoch=1) == ["t-0"]
+    assert await store.exists(EndedTopicZnode.path(OLD)) is not None
+    await store.delete(TopicZnode.path("t"))
+    assert await broker.told(epoch=2) == []
+    assert await store.exists(EndedTopicZnode.path(OLD)) is None
 
 
 async def test_a_partition_that_moved_away_is_deleted_only_by_the_stores_word(
     broker: Broker, store: EmbeddedStore
 ) -> None:
-    await _topic(store, "moved", OLD, 2, 3)
-    await _topic(store, "ours", OLD, 1, 2)
-    broker.log_manager.add("moved", 0, OLD)
-    broker.log_manager.add("ours", 0, OLD)
-    elsewhere = [partition(0, leader=2, replicas=[2, 3])]
-    ids = {"moved": OLD, "ours": OLD}
-    left = await broker.told({"moved": elsewhere, "ours": elsewhere}, ids=ids, epoch=1)
-    assert left == ["ours-0"]
+    for name, replicas, epoch in (("moved", (2, 3), 5), ("ours", (1, 2), 5), ("backup", (2,), 4)):
+        await _topic(store, name, OLD, *replicas)
+        await _state(store, name, 2, epoch)
+        broker.log_manager.add(name, 0, OLD, epoch=4)
+    known = {n: [partition(0, leader=2, replicas=[2, 3])] for n in ("moved", "ours", "backup")}
+    left = await broker.told(known, ids=dict.fromkeys(known, OLD), epoch=1)
+    assert left == ["backup-0", "ours-0"]
 
 
 async def test_a_leader_keeps_its_log_though_somebody_else_is_listed(
@@ -162,7 +275,8 @@ async def test_a_log_from_before_a_move_goes_after_its_topic(
 ) -> None:
     await _topic(store, "known", OLD, 1)
     await broker.told(epoch=1)
-    broker.log_manager.add("gone", 0, OLD)
+    await _end(store, "gone", NEW)
+    broker.log_manager.add("gone", 0, NEW)
     known = {"known": [partition(0, leader=1, replicas=[1])]}
     assert await broker.told(known, ids={"known": OLD}, epoch=1) == []
 
@@ -174,9 +288,10 @@ async def test_a_topic_written_by_hand_tells_whose_the_logs_are_when_it_has_its_
     for name in ("again", "same"):
         await _topic(store, name, None, 2)
         broker.log_manager.add(name, 0, OLD)
-    unnamed = await broker.stale_logs.delete()
+    await _end(store, "again", OLD)
+    unnamed = await broker.stale_logs.settle()
     assert unnamed == {"again", "same"}
-    waiting = asyncio.create_task(catch_up.delete_when_named(broker.stale_logs, unnamed))
+    waiting = asyncio.create_task(catch_up.settle_when_named(broker.stale_logs, unnamed))
     for name, topic_id in (("again", NEW), ("same", OLD)):
         value = TopicZnode.encode({0: ReplicaAssignment((2,))}, topic_id)
         await store.set(TopicZnode.path(name), value)

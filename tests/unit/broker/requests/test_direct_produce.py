@@ -52,6 +52,21 @@ async def test_the_answer_is_the_handlers(leader: Broker, version: int, acks: in
         assert answer == wanted
 
 
+@pytest.mark.parametrize("size", [125, 127, 128, 16_382, 16_383, 16_384])
+async def test_batches_where_their_length_gets_a_byte_more(leader: Broker, size: int) -> None:
+    fixed = len(build_batch([Record(None, b"", 1)]))
+    # Not every size can be had by the value alone, and 126 not at all: lengths inside grow, too.
+    batches = (
+        build_batch([Record(b"k" * key, bytes(size - fixed - less), 1)])
+        for key in range(3)
+        for less in range(8)
+    )
+    (batch, *_) = [batch for batch in batches if len(batch) == size]
+    before = leader.log.size
+    assert answer_of(DirectProduce(), leader, produce_frame(batch)) is not None
+    assert leader.log.size == before + size
+
+
 async def test_no_answer_is_wanted_with_acks_0(leader: Broker) -> None:
     assert answer_of(DirectProduce(), leader, produce_frame(client_batch(), acks=0)) == b""
     assert leader.log.end_offset == 1

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from ottla.cli.data import produce
 from ottla.cli.data.produce import Lines
-from ottla.cli.data.record_text import BadLine, Columns, TextFormat, json_line, parse_json_line
+from ottla.cli.data.record_text import (
+    BadLine,
+    BadProperty,
+    Columns,
+    TextFormat,
+    json_line,
+    parse_json_line,
+    with_properties,
+)
 from ottla.client.fetch import FetchedRecord
 from ottla.errors import OttlaError
 from ottla.types import TopicPartition
@@ -77,8 +85,29 @@ def test_text_lines() -> None:
 def test_columns_in_the_order_of_kafkas_console() -> None:
     record = FetchedRecord(TP, 5, 77, None, b"v", [("h", None)], is_append_time=True)
     assert Columns().line(record) == b"v\n"
-    line = Columns(True, True, True, True, b"|").line(record)
+    line = Columns(True, True, True, True, True, separator=b"|").line(record)
     assert line == b"LogAppendTime:77|Partition:1|Offset:5|h:null|null|v\n"
     bare = record._replace(headers=(), is_append_time=False)
     assert Columns(headers=True, timestamps=True).line(bare) == b"CreateTime:77\tNO_HEADERS\tv\n"
     assert json.loads(json_line(bare))["timestamp_type"] == "CreateTime"
+
+
+def test_columns_in_kafkas_words() -> None:
+    record = FetchedRecord(TopicPartition("t", 1), 5, 77, None, b"v", [("a", b"1"), ("b", None)])
+
+    def line(*properties: str) -> bytes:
+        return with_properties(Columns(), properties).line(record)
+
+    assert line("print.key=true") == b"null\tv\n"
+    assert line("print.key=TRUE", "null.literal=-", "key.separator==") == b"-=v\n"
+    assert line("print.headers=true", "headers.separator=;") == b"a:1;b:null\tv\n"
+    assert line("print.partition=true", "print.value=false") == b"Partition:1\n"
+    assert line("print.offset=true", "line.separator=!") == b"Offset:5\tv!"
+    assert line("print.value=no") == b""
+    assert line("print.timestamp=true", "print.timestamp=false") == b"v\n"
+    assert line("value.deserializer=org.apache.kafka.common.serialization.StringDeserializer") == (
+        b"v\n"
+    )
+    for refused in ("print.keys=true", "print", "key.deserializer=x.LongDeserializer"):
+        with pytest.raises(BadProperty):
+            line(refused)

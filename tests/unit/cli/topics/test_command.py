@@ -262,6 +262,42 @@ def test_reports_show_partitions_alone(
     assert [(t["topic"], p["partition"]) for t in shown for p in t["partitions"]] == partitions
 
 
+@pytest.mark.parametrize(
+    ("replicas", "isr", "move", "is_shown"),
+    [
+        # A replica on its way in is not missed.
+        ([3, 1, 2], [1, 2], Reassignment([3, 1, 2], [3], []), False),
+        ([3, 2, 1], [1, 2], Reassignment([3, 2, 1], [3], [1]), False),
+        # One that was there before is, also where a new one makes up the number.
+        ([3, 2, 1], [1], Reassignment([3, 2, 1], [3], [1]), True),
+        ([3, 4, 1, 2], [1], Reassignment([3, 4, 1, 2], [3, 4], [1, 2]), True),
+        # One on its way out counts until it is gone.
+        ([1, 2, 3], [1, 2], Reassignment([1, 2, 3], [], [3]), True),
+        ([1, 2, 3], [1, 2, 3], Reassignment([1, 2, 3], [], [3]), False),
+        # The move ended after it was listed: the partition's own replicas count.
+        ([4, 5], [4, 5], Reassignment([4, 5, 1, 2, 3], [], [1, 2, 3]), False),
+        ([4, 5], [4], Reassignment([4, 5, 1], [], [1]), True),
+    ],
+)
+def test_under_replicated_partitions_while_they_move(
+    replicas: list[int],
+    isr: list[int],
+    move: Reassignment,
+    admin: StandIn,
+    topics: Topics,
+    *,
+    is_shown: bool,
+) -> None:
+    """TopicCommand.PartitionDescription.isUnderReplicated. Partition 1 stays where it is."""
+    moving = PartitionDescription(0, 1, 5, replicas, isr, [])
+    still = PartitionDescription(1, 1, 5, [1, 2, 3], [1, 2], [])
+    admin.topics = [TopicDescription("clicks", TOPIC_ID, False, [moving, still])]
+    admin.moves = {TopicPartition("clicks", 0): move}
+    lines = topics("--describe", "--under-replicated-partitions")[1].splitlines()
+    shown = [line.split("\t")[2] for line in lines]
+    assert shown == ["Partition: 0"] * is_shown + ["Partition: 1"]
+
+
 def test_overrides_show_topics_alone(topics: Topics) -> None:
     lines = topics("--describe", "--topics-with-overrides")[1].splitlines()
     assert len(lines) == 1 and lines[0].startswith("Topic: clicks\t")

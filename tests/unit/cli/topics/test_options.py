@@ -7,11 +7,13 @@ from typing import Any
 import click
 import pytest
 
+from ottla.cli.include_list import InvalidPattern
 from ottla.cli.topics.options import (
     TopicCommandError,
     TopicOptions,
     check_numbers,
     check_usage,
+    needs_asking,
     parse_assignment,
     parse_configs,
     select_topics,
@@ -179,9 +181,24 @@ def test_topics_are_selected_by_regular_expression() -> None:
     assert select("a,bxc") == ["a", "bxc"]
     assert select("a.*") == ["a", "ab"]
     assert select('"a, b\\.c"') == ["a", "b.c"]
-    with pytest.raises(TopicCommandError, match=r"^\( is an invalid regex\.$"):
+    with pytest.raises(InvalidPattern, match=r"^\( is an invalid regex\.$"):
         select("(")
     with pytest.raises(TopicCommandError, match=r"^Topic 'x' does not exist as expected$"):
         select("x")
     assert select_topics(names, TopicOptions(list=True, topic="x")) == []
     assert select_topics(names, TopicOptions(delete=True, topic="x", if_exists=True)) == []
+
+
+def test_what_goes_without_a_question() -> None:
+    def asks(topic: str, *found: str, yes: bool = False, force: bool = False) -> bool:
+        return needs_asking(TopicOptions(delete=True, topic=topic, yes=yes, force=force), found)
+
+    assert not asks("a", "a")
+    assert not asks("a, b.c", "a", "b.c")
+    assert not asks(".*")
+    assert asks(".*", "a")
+    assert asks("b.c", "b.c", "bxc"), "a dot stands for any letter"
+    assert asks("a,c.*", "a", "c")
+    assert asks("__consumer_offsets", "__consumer_offsets"), "groups forget where they are"
+    assert not asks(".*", "a", yes=True)
+    assert not asks(".*", "a", force=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.shards import Shards
+from ottla.coordinator.transactions import markers
 from ottla.coordinator.transactions.coordinator import (
     InitResult,
     ProducerIdentity,
@@ -44,6 +46,7 @@ class Cluster:
     def __init__(self) -> None:
         self.leaders = {LOCAL: OWN_ID, REMOTE: PEER_ID}
         self.is_known = True
+        self.lookups: Counter[TopicPartition] = Counter()
 
     def topic_partitions(self, topic: str) -> dict[int, object]:
         return {0: object()} if topic == TRANSACTIONS_TOPIC else {}
@@ -54,6 +57,7 @@ class Cluster:
     def add_listener(self, listener: Any) -> None: ...
 
     def partition_state(self, tp: TopicPartition) -> Any | None:
+        self.lookups[tp] += 1
         leader = self.leaders.get(tp)
         return None if leader is None else SimpleNamespace(leader=leader)
 
@@ -197,6 +201,14 @@ async def rig() -> Any:
     made = await Rig().start()
     yield made
     await made.coordinator.shutdown()
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again is tried at the next turn of the loop: whatever `turns` does not bring
+    about never comes."""
+    monkeypatch.setattr(markers, "_RETRY_S", 0.0)
+    monkeypatch.setattr(markers, "_UNEXPECTED_RETRY_S", 0.0)
 
 
 async def settled(rig: Rig, state: State) -> None:
@@ -405,17 +417,19 @@ async def test_an_open_transaction_goes_on_with_the_next_coordinator(rig: Rig) -
     await settled(rig, State.COMPLETE_COMMIT)
 
 
+@pytest.mark.usefixtures("at_once")
 async def test_after_a_resignation_nothing_is_sent(rig: Rig) -> None:
     producer = await rig.producer()
     await rig.add(producer, REMOTE)
-    rig.peer.answers = [OSError("gone")] * 100
+    rig.peer.answers = [OSError("gone")] * 1000
     await rig.end(producer)
     await turns()
+    assert len(rig.peer.requests) > 1, "it is tried again"
     rig.resign()
     await turns()
     sent = len(rig.peer.requests)
-    await asyncio.sleep(0.25)
-    assert len(rig.peer.requests) == sent
+    await turns()
+    assert len(rig.peer.requests) == sent < 1000
     assert await rig.end(producer) is ErrorCode.NOT_COORDINATOR
     assert rig.coordinator.describe("id") is ErrorCode.NOT_COORDINATOR
 
@@ -439,37 +453,42 @@ async def test_partitions_of_deleted_topics_need_no_marker(rig: Rig) -> None:
     assert rig.peer.requests == []
 
 
+@pytest.mark.usefixtures("at_once")
 async def test_partitions_without_a_leader_are_waited_for(rig: Rig) -> None:
     producer = await rig.producer()
     await rig.add(producer)
     rig.cluster.leaders[REMOTE] = -1
     await rig.end(producer)
-    await asyncio.sleep(0.15)
+    await turns()
+    assert rig.cluster.lookups[REMOTE] > 2
     assert rig.transaction.state is State.PREPARE_COMMIT
     assert rig.transaction.partitions == {REMOTE}, "the others have their markers"
     rig.cluster.leaders[REMOTE] = PEER_ID
     await settled(rig, State.COMPLETE_COMMIT)
 
 
+@pytest.mark.usefixtures("at_once")
 async def test_nothing_counts_as_deleted_before_the_cluster_is_known(rig: Rig) -> None:
     producer = await rig.producer()
     await rig.add(producer)
     leaders, rig.cluster.leaders = rig.cluster.leaders, {}
     rig.cluster.is_known = False
     await rig.end(producer)
-    await asyncio.sleep(0.15)
+    await turns()
+    assert rig.cluster.lookups[REMOTE] > 2
     assert rig.transaction.state is State.PREPARE_COMMIT
     rig.cluster.leaders, rig.cluster.is_known = leaders, True
     await settled(rig, State.COMPLETE_COMMIT)
     assert rig.markers() == [(0, True, 0)]
 
 
+@pytest.mark.usefixtures("at_once")
 async def test_a_fenced_coordinator_stops(rig: Rig) -> None:
     producer = await rig.producer()
     await rig.add(producer)
     rig.peer.answers = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
     await rig.end(producer)
-    await asyncio.sleep(0.15)
+    await turns()
     assert len(rig.peer.requests) == 1
     assert rig.stored().state is State.PREPARE_COMMIT
 

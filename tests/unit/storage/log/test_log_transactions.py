@@ -96,6 +96,39 @@ def test_the_oldest_open_transaction_holds_back_the_stable_offset(tmp_path: Path
     assert log.last_stable_offset == log.high_watermark == 9
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_stable_offset_at_a_marker_and_beside_it(tmp_path: Path, *, commit: bool) -> None:
+    """The high watermark is the first offset that is not replicated: at the marker it is not yet
+    enough (ProducerStateManager.removeUnreplicatedTransactions)."""
+    log = new_log(tmp_path)
+    log.append_as_leader(batch(2), 0)  # 0, 1
+    writer = Writer(log, 1)
+    assert writer.write(2) == 2  # 2, 3
+    assert writer.end(commit=commit) == 4
+    log.append_as_leader(batch(1), 0)  # 5
+    stable = {}
+    for high_watermark in range(1, 7):
+        log.set_high_watermark(high_watermark)
+        stable[high_watermark] = log.last_stable_offset
+    assert stable == {1: 1, 2: 2, 3: 2, 4: 2, 5: 5, 6: 6}
+
+
+def test_the_stable_offset_between_two_markers(tmp_path: Path) -> None:
+    """Ended in the other order than begun: the older one's marker is the later one."""
+    log = new_log(tmp_path)
+    first, second = Writer(log, 1), Writer(log, 2)
+    first.write()  # 0
+    second.write()  # 1
+    second.end(commit=True)  # 2
+    first.end(commit=True)  # 3
+    second.write()  # 4, open
+    stable = []
+    for high_watermark in range(1, 6):
+        log.set_high_watermark(high_watermark)
+        stable.append(log.last_stable_offset)
+    assert stable == [0, 0, 0, 4, 4]
+
+
 def test_readers_are_told_what_was_aborted(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     first, second = Writer(log, 1), Writer(log, 2)

@@ -196,7 +196,9 @@ def test_a_recovery_point_behind_the_end_says_nothing(tmp_path: Path) -> None:
 
 def test_without_snapshots_a_damaged_segment_keeps_no_log_from_loading(tmp_path: Path) -> None:
     log = filled(tmp_path)
-    for snapshot in log.folder.glob("*.snapshot"):
+    snapshots = list(log.folder.glob("*.snapshot"))
+    assert snapshots
+    for snapshot in snapshots:
         snapshot.unlink()
     with log.segments[0].path(".log").open("r+b") as file:
         file.seek(5 * log.segments[0].size // 20)

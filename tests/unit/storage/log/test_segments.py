@@ -65,6 +65,9 @@ def test_bytes_to_wait_for_have_no_end_on_an_older_segment(segments: Segments) -
     assert segments.bytes_between(20, 24, is_to_end=True) == 2 * size
     assert segments.bytes_between(20, 22, is_to_end=False) == size
     assert segments.bytes_between(12, 24, is_to_end=True) == MAX_SEGMENT_BYTES
+    assert segments.bytes_between(12, 20, is_to_end=False) == MAX_SEGMENT_BYTES
+    assert segments.is_one(10, 19) and segments.is_one(20, 99)
+    assert not segments.is_one(19, 20)
 
 
 def test_the_active_segment_is_cut_before_the_batch_of_the_offset(segments: Segments) -> None:

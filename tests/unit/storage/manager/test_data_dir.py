@@ -11,7 +11,9 @@ from ottla.storage.manager.data_dir import (
     DataDir,
     deletion_name,
     is_deletion_name,
+    is_stray_name,
     parse_folder_name,
+    stray_name,
 )
 from ottla.types import TopicPartition
 from tests.support.storage.log_helpers import ManualClock
@@ -26,6 +28,9 @@ def test_folder_names() -> None:
     long = deletion_name(TopicPartition("t" * 249, 12), "0" * 32)
     assert len(long) <= 255 and is_deletion_name(long)
     assert not is_deletion_name("topic-delete-0")
+    aside = stray_name(TopicPartition("t" * 249, 12), "0" * 32)
+    assert len(aside) <= 255 and is_stray_name(aside) and not is_deletion_name(aside)
+    assert not is_stray_name("topic-stray-0") and not is_stray_name("topic.x-stray")
 
 
 async def test_a_checkpoint_that_was_overtaken_is_not_written(tmp_path: Path) -> None:

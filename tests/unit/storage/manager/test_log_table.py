@@ -7,17 +7,13 @@ from pathlib import Path
 from ottla.storage.log.log import Log
 from ottla.storage.manager.log_table import LogTable
 from ottla.types import TopicPartition
-from tests.support.storage.log_helpers import batch, new_log
-from tests.support.storage.log_managers import TOPIC_ID
+from tests.support.storage.log_helpers import new_log
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
 
-def log_of(folder: Path, tp: TopicPartition, topic_id: bytes | None = None) -> Log:
-    log = new_log(folder, tp=tp)
-    if topic_id is not None:
-        log.assign_topic_id(topic_id)
-    return log
+def log_of(folder: Path, tp: TopicPartition) -> Log:
+    return new_log(folder, tp=tp)
 
 
 def test_a_copy_stands_beside_the_log(tmp_path: Path) -> None:
@@ -40,18 +36,10 @@ def test_a_copy_stands_beside_the_log(tmp_path: Path) -> None:
     assert list(table.logs()) == [other]
 
 
-def test_logs_of_topics_that_are_gone_or_other_ones_are_stale(tmp_path: Path) -> None:
+def test_strays_are_left_out_of_compaction(tmp_path: Path) -> None:
     table = LogTable()
-    log = log_of(tmp_path, A, TOPIC_ID)
+    log, stray = log_of(tmp_path, A), log_of(tmp_path, B)
+    stray.is_stray = True
     table.enter(log)
-    assert table.stale({"a": TOPIC_ID}) == table.stale({"a": None}) == []
-    assert table.stale({"a": bytes(15) + b"\1"}) == table.stale({}) == [A]
-
-
-def test_without_an_id_only_an_empty_log_is_stale(tmp_path: Path) -> None:
-    table = LogTable()
-    log = log_of(tmp_path, A)
-    table.enter(log)
-    assert table.stale({"a": TOPIC_ID}) == [] and table.stale({}) == [A]
-    log.append_as_leader(batch(), 0)
-    assert table.stale({}) == []
+    table.enter(stray)
+    assert list(table.unmoved()) == [log] and list(table.logs()) == [log, stray]

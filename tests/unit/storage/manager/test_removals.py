@@ -11,6 +11,7 @@ from ottla.storage.manager.data_dir import is_deletion_name
 from ottla.storage.manager.data_dirs import DataDirs
 from ottla.storage.manager.log_table import LogTable
 from ottla.storage.manager.removals import Removals
+from ottla.types import TopicPartition
 from tests.support.storage.log_helpers import TP, ManualClock, new_log, runtime, settings
 
 
@@ -54,3 +55,29 @@ async def test_a_folder_that_cannot_rename_fails(
     monkeypatch.setattr(SystemDisk, "rename", refuse)
     assert not Removals(runtime(), dirs).doom(log)
     assert dirs.offline() == [tmp_path] and log.folder == tmp_path / str(TP)
+
+
+async def test_a_removal_is_durable_once_per_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(SystemDisk, "sync_dir", lambda _disk, path: synced.append(path))
+    removals = Removals(runtime(), DataDirs(runtime(), [tmp_path], LogTable()))
+    for number in range(3):
+        assert removals.doom(new_log(tmp_path, tp=TopicPartition("t", number)))
+    assert await removals.make_durable() and await removals.make_durable()
+    assert synced == [tmp_path]
+
+
+async def test_a_folder_that_cannot_sync_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(disk: SystemDisk, path: Path) -> None:
+        raise OSError("gone")
+
+    dirs = DataDirs(runtime(), [tmp_path], LogTable())
+    removals = Removals(runtime(), dirs)
+    assert removals.doom(new_log(tmp_path))
+    monkeypatch.setattr(SystemDisk, "sync_dir", refuse)
+    assert not await removals.make_durable()
+    assert dirs.offline() == [tmp_path]

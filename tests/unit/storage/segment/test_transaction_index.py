@@ -37,6 +37,28 @@ def test_a_truncation_takes_markers_from_its_offset_on(tmp_path: Path) -> None:
     assert cut.aborted() == [] and not cut.path.exists()
 
 
+@pytest.mark.parametrize(
+    ("offset", "upper_bound", "expected", "complete"),
+    [
+        (100, 100, [], True),  # nothing is read
+        (100, 101, ENTRIES[:1], True),
+        (105, 106, ENTRIES[:1], True),  # the marker alone
+        (106, 107, [], True),  # beside it
+        (100, 107, ENTRIES[:1], True),  # up to the first record of the second, without it
+        (100, 108, ENTRIES, True),
+        (106, 111, ENTRIES[1:], True),
+        (106, 112, ENTRIES[1:], False),  # a later segment may have more
+        (111, 112, [], False),
+    ],
+)
+def test_what_a_reader_has_to_know(
+    offset: int, upper_bound: int, expected: list[AbortedTransaction], *, complete: bool
+) -> None:
+    found: list[AbortedTransaction] = []
+    assert transaction_index.collect(ENTRIES, offset, upper_bound, found) is complete
+    assert found == expected
+
+
 def test_a_damaged_file_is_not_guessed_at(tmp_path: Path) -> None:
     damaged = index(tmp_path)
     damaged.path.write_bytes(transaction_index.encode(ENTRIES)[:-1])

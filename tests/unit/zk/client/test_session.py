@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
@@ -15,9 +16,11 @@ from ottla.metadata.store import (
     NoAuthError,
     SessionState,
     Stat,
+    StoreUnreachableError,
     WatchEvent,
 )
 from ottla.runtime import system_runtime
+from ottla.zk.client.session import failure_in_words
 from ottla.zk.client.store import ZooKeeperClient
 from ottla.zk.server.server import ZooKeeperServer
 from ottla.zk.server.sessions import SessionLimits
@@ -256,3 +259,20 @@ async def retried(client: ZooKeeperClient, path: str) -> None:
         await client.create(path)
     except ConnectionLossError:
         await client.create(path)
+
+
+async def test_where_nobody_answers_it_is_said_in_words():
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+    with pytest.raises(StoreUnreachableError) as caught:
+        await ZooKeeperClient.connect(system_runtime(), address, connect_timeout_ms=300)
+    # asyncio and uvloop word it alike: it is the system's own text.
+    wanted = f"no ZooKeeper server answered at {address} within 0.3 s: Connection refused"
+    assert str(caught.value) == wanted
+
+
+def test_reasons_in_words():
+    assert failure_in_words(socket.gaierror(-2, "?")) == "the name is not known"
+    assert failure_in_words(TimeoutError()) == "no answer"
+    assert failure_in_words(ConnectionLossError()) == "the connection was closed"
+    assert failure_in_words(OSError(113, "?")) == "No route to host"

@@ -225,6 +225,18 @@ def test_an_unreadable_snapshot_is_said_and_set_aside(folder, caplog):
     assert FOLDER / "snapshot.0000000000000007.damaged" in folder.disk.files
 
 
+def test_a_snapshot_under_the_name_of_another_is_not_used(folder, caplog):
+    """Whole, but writes between the two are not in it."""
+    folder.snapshot()
+    folder.write(20)
+    folder.snapshot()
+    older = folder.disk.files[folder.path(6, "snapshot")].now
+    folder.disk.files[folder.path(7, "snapshot")].now[:] = older
+    assert folder.names(loaded(folder)) == [f"n{i}" for i in range(1, 8)]
+    [line] = [record.getMessage() for record in caplog.records]
+    assert "snapshot.0000000000000007 cannot be read: it is the snapshot of 0x6" in line
+
+
 def test_the_first_snapshot_is_made_up_for_by_all_journals(folder, caplog):
     folder.snapshot()
     folder.write(10)

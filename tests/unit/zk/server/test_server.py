@@ -10,6 +10,7 @@ import pytest
 from ottla.metadata.store import OPEN_ACL, CreateMode
 from ottla.runtime import DirInUse, system_runtime
 from ottla.zk import jute
+from ottla.zk.client import replies
 from ottla.zk.server.records import DamagedFile
 from ottla.zk.server.server import MAX_UNSERVED_BYTES, ZooKeeperServer, _Connection
 from ottla.zk.server.sessions import SessionLimits
@@ -150,11 +151,23 @@ async def test_a_request_that_does_not_hold_together_is_answered_so(raw, body):
     assert (await raw.answer())[:2] == (8, 0)
 
 
-@pytest.mark.parametrize("operation", [9999, jute.OP_CREATE_TTL, jute.OP_RECONFIG])
+@pytest.mark.parametrize("operation", [9999, jute.OP_RECONFIG])
 async def test_what_is_not_served_is_said_to_be_unimplemented(raw, operation):
     await raw.connect()
     raw.request(1, operation, b"anything")
     assert (await raw.answer())[:2] == (1, UNIMPLEMENTED)
+
+
+async def test_nodes_with_a_ttl_are_made_only_where_the_store_is_told_so(raw):
+    await raw.connect()
+    body = replies.encode_create("/t", b"", OPEN_ACL, CreateMode.PERSISTENT_WITH_TTL, 1000)
+    raw.request(1, jute.OP_CREATE_TTL, body)
+    assert (await raw.answer())[:2] == (1, UNIMPLEMENTED)
+    # Asked for by the flag of a plain create, as a client that knows no better would.
+    raw.request(2, jute.OP_CREATE, body[:-8])
+    assert (await raw.answer())[:2] == (2, UNIMPLEMENTED)
+    raw.request(3, jute.OP_CREATE_TTL, body[:-1])
+    assert (await raw.answer())[:2] == (3, MARSHALLING)
 
 
 async def test_a_packet_in_single_bytes(raw):
@@ -371,11 +384,11 @@ async def test_empty_containers_go(server, raw):
     for xid, (name, mode) in enumerate((("/box", 4), ("/box/in", 0), ("/fresh", 4)), start=1):
         raw.request(xid, jute.OP_CREATE_CONTAINER, create(name, mode))
         assert (await raw.answer())[1] == 0
-    server.engine.remove_empty_containers()
+    server.engine.remove_idle()
     assert "/box" in server.engine.tree.nodes
     raw.request(5, jute.OP_DELETE, path("/box/in") + jute.INT.pack(-1))
     await raw.answer()
-    server.engine.remove_empty_containers()
+    server.engine.remove_idle()
     assert "/box" not in server.engine.tree.nodes
     assert "/fresh" in server.engine.tree.nodes
 

@@ -52,7 +52,7 @@ async def test_a_resigning_leader_answers_whoever_waits(brokers: MakeBrokers) ->
     del DirectConnection.brokers[0]
     lead(members, 0, 1)
     waiting = asyncio.ensure_future(members[0].produce(acks=-1))
-    await asyncio.sleep(0.01)
+    await until(lambda: len(members[0].partition.produce_waits) == 1)
     members[0].order(1, 2, replicas=[0, 1])
     assert (await waiting).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -67,7 +67,7 @@ async def test_min_insync_replicas_before_and_after_the_append(brokers: MakeBrok
     del DirectConnection.brokers[0]
     lead(members, 0, 2, isr=[0, 1])
     waiting = asyncio.ensure_future(leader.produce(acks=-1))
-    await asyncio.sleep(0.01)
+    await until(lambda: len(leader.partition.produce_waits) == 1)
     leader.clock.ahead_ms += 30_001
     leader.partition.maybe_shrink(leader.clock.monotonic_ms())
     assert leader.isr.accept() == (0,)
@@ -167,7 +167,7 @@ async def test_a_lost_connection_is_tried_again(brokers: MakeBrokers) -> None:
     del DirectConnection.brokers[0]
     lead(members, 0, 1)
     waiting = asyncio.ensure_future(leader.produce(acks=-1, timeout_ms=3000))
-    await asyncio.sleep(0.05)
+    await until(lambda: DirectConnection.refused > 1)
     DirectConnection.brokers[0] = leader
     assert (await waiting).error is ErrorCode.NONE
 
@@ -211,7 +211,9 @@ async def test_two_followers_come_back_one_after_the_other_without_traffic(
     members = await brokers(3)
     lead(members, 0, 1, isr=[0])
     await until(lambda: bool(members[0].isr.changes))
-    await asyncio.sleep(0.15)  # both rest at the end, one change is under way
+    at_rest = members[0].partition.watchers
+    # Both wait at the end for more, one change is under way.
+    await until(lambda: len(at_rest) == 2 and all(entry.session.wait for entry in at_rest))
     assert len(members[0].isr.accept()) == 2
     await until(lambda: bool(members[0].isr.changes))
     assert set(members[0].isr.accept()) == {0, 1, 2}

@@ -1,0 +1,1 @@
+"""`ottla acls`: who may do what, with kafka-acls' flags and lines."""

@@ -1,0 +1,1 @@
+"""`ottla zk`: a look at the znodes of any ZooKeeper, without changing one."""

@@ -1,0 +1,1 @@
+"""Consumer groups from a client's side: the coordinator, what members tell each other, a member."""

@@ -1,0 +1,83 @@
+"""What `ottla up` was asked for, and the properties of its brokers that follow from it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HOST = "127.0.0.1"
+# Addresses that mean every address of the machine, and how the machine itself gets there.
+_EVERY_ADDRESS = {"0.0.0.0": HOST, "::": "::1"}
+
+
+def is_every_address(host: str) -> bool:
+    return host in _EVERY_ADDRESS
+
+
+def join_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """The flags of `ottla up`."""
+
+    brokers: int = 1
+    port: int = 9092
+    zookeeper_port: int = 2181
+    zookeeper: str | None = None  # an existing ensemble; then no store is started
+    data: Path = Path("ottla-data")
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    metrics_port: int | None = None  # of the first broker; None: no metrics
+    host: str = HOST  # where brokers and store listen
+    advertise: str | None = None  # the name that clients are told; None: `host`
+    restart: bool = False  # whatever dies is started again
+    detach: bool = False
+
+    @property
+    def advertised_host(self) -> str:
+        return self.advertise or self.host
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """For the brokers, which are on the same machine as the store."""
+        host = _EVERY_ADDRESS.get(self.host, self.host)
+        return self.zookeeper or join_address(host, self.zookeeper_port)
+
+    @property
+    def advertised_zookeeper(self) -> str:
+        return self.zookeeper or join_address(self.advertised_host, self.zookeeper_port)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(map(self.broker_address, range(self.brokers)))
+
+    def broker_address(self, broker_id: int) -> str:
+        return join_address(self.advertised_host, self.port + broker_id)
+
+
+def broker_properties(options: UpOptions, broker_id: int) -> dict[str, str]:
+    """The server.properties of one broker of `ottla up`."""
+    replication = str(min(3, options.brokers))
+    properties = {
+        "broker.id": str(broker_id),
+        "listeners": f"PLAINTEXT://{join_address(options.host, options.port + broker_id)}",
+        "advertised.listeners": f"PLAINTEXT://{options.broker_address(broker_id)}",
+        "log.dirs": str(options.data.absolute() / f"broker-{broker_id}"),
+        "zookeeper.connect": options.zookeeper_connect,
+        "zookeeper.session.timeout.ms": "6000",
+        "offsets.topic.replication.factor": replication,
+        "transaction.state.log.replication.factor": replication,
+        "transaction.state.log.min.isr": str(min(2, options.brokers)),
+        "group.initial.rebalance.delay.ms": "0",
+        "ottla.lifecycle.topic.enable": "true",
+    }
+    if options.metrics_port is not None:
+        properties["ottla.metrics.port"] = str(options.metrics_port + broker_id)
+    given = dict(options.overrides)
+    for key in ("log.dirs", "log.dir"):
+        if key in given:
+            folders = (part.strip() for part in given[key].split(","))
+            given[key] = ",".join(str(Path(part).absolute()) for part in folders if part)
+    return properties | given
