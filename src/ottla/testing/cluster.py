@@ -258,6 +258,12 @@ class ProcessCluster(_ClusterBase):
             return self._restarted[broker_id].pid
         return int(pid_path(self.options.data, f"broker-{broker_id}").read_text())
 
+    def _is_running(self, broker_id: int) -> bool:
+        try:
+            return _alive(self.pid(broker_id))
+        except FileNotFoundError:  # gone with the process
+            return False
+
     def log_dir(self, broker_id: int) -> Path:
         return self.options.data / f"broker-{broker_id}"
 
@@ -270,9 +276,9 @@ class ProcessCluster(_ClusterBase):
         self._end_broker(broker_id, signal.SIGTERM)
 
     def _end_broker(self, broker_id: int, how: signal.Signals) -> None:
-        pid = self.pid(broker_id)
-        if not _alive(pid):
+        if not self._is_running(broker_id):
             raise ClusterError(f"broker {broker_id} is stopped already")
+        pid = self.pid(broker_id)
         os.kill(pid, how)
         child = self._restarted.pop(broker_id, None)
         if child is not None:
@@ -286,7 +292,7 @@ class ProcessCluster(_ClusterBase):
 
     def start_broker(self, broker_id: int) -> None:
         """Starts a stopped or killed broker again; returns when it accepts connections."""
-        if _alive(self.pid(broker_id)):
+        if self._is_running(broker_id):
             raise ClusterError(f"broker {broker_id} is running already")
         self.restart(broker_id)
 

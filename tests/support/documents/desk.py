@@ -13,14 +13,16 @@ from ottla.spark.launch.launchers import cache_folder
 from tests.support.documents.blocks import ROOT
 from tests.support.documents.plan import PagePlan
 
-# pip as pages have it, by uv: from its cache, where that has everything, in a second.
+# pip as pages have it, by uv: from its cache, where that has everything. Compiled as pip does it:
+# several processes of Spark start at the same time, and each would compile for itself.
 _PIP = """\
 #!/bin/sh
 command=$1
 shift
-"{uv}" pip "$command" --quiet --offline --python "{python}" --constraint "{constraints}" "$@" \\
-  2>/dev/null ||
-exec "{uv}" pip "$command" --quiet --python "{python}" --constraint "{constraints}" "$@"
+# uv takes a wheel that it knows by name from its cache: this checkout's is another each time.
+set -- "$command" --quiet --compile-bytecode --refresh-package ottla \\
+  --python "{python}" --constraint "{constraints}" "$@"
+"{uv}" --offline pip "$@" 2>/dev/null || exec "{uv}" pip "$@"
 """
 _SKIPPED = shutil.ignore_patterns("__pycache__", "archive", "checkpoints")
 

@@ -24,7 +24,7 @@ from tests.support.documents.plan import PLANS, PagePlan
 from tests.support.documents.private_network import cover, enter_private_network, taken_ports
 from tests.support.documents.shown_output import first_not_printed
 
-COMMAND_TIMEOUT_S = 240
+COMMAND_TIMEOUT_S = 300
 # Long enough for a dead broker's session to run out, and for what a page shows after that.
 SHOWN_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 90
@@ -121,19 +121,24 @@ class Reader:
             time.sleep(0.5)
 
     def _output_of(self, text: str) -> str:
-        done = subprocess.run(
+        with subprocess.Popen(
             ["bash", "-c", f"set -o pipefail; {text}"],
             cwd=self._folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise PageFailed(f"{text}: exit code {done.returncode}\n{done.stdout[-6000:]}")
-        return done.stdout
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=COMMAND_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
+                output, _ = process.communicate()
+                raise PageFailed(f"{text}: still running\n{output[-6000:]}") from None
+        if process.returncode != 0:
+            raise PageFailed(f"{text}: exit code {process.returncode}\n{output[-6000:]}")
+        return output
 
     def _leave_running(self, command: Command, text: str, until: str) -> None:
         """Until it has done what the page says; servers stay to the end, others get Ctrl-C."""
@@ -222,7 +227,7 @@ def main() -> int:
         if not _go_apart(PLANS[page]):
             return NO_NETWORK
         reader.read()
-    except (PageFailed, subprocess.TimeoutExpired) as failure:
+    except PageFailed as failure:
         print(f"{page}: {failure}")
         return 1
     return 0
