@@ -1,4 +1,4 @@
-"""Automatic creation where articles about old releases and Kafka 2.8.2 differ (ADRs 31, 32).
+"""Automatic creation where articles about old releases and Kafka 2.8.2 differ (ADRs 29, 30).
 
 Broker 0, the controller, has a rack and creates topics; broker 1 has neither.
 """

@@ -433,7 +433,7 @@ async def test_factor_too_large_shows_in_automatic_creation(store: EmbeddedStore
 async def test_racks_only_in_part_show_in_automatic_creation(
     here: Broker, store: EmbeddedStore
 ) -> None:
-    """ADR 31: not as old releases did, which passed over racks then."""
+    """ADR 29: not as old releases did, which passed over racks then."""
     here.cache.update(update(brokers=[broker(1, rack="r"), broker(2)]))
     assert await here.admin.missing_topics(["t"], create=True) == {"t": -1}
     assert await store.exists("/brokers/topics/t") is None
@@ -442,7 +442,7 @@ async def test_racks_only_in_part_show_in_automatic_creation(
 async def test_metadata_makes_no_internal_topic_where_the_switch_is_off(
     store: EmbeddedStore,
 ) -> None:
-    """ADR 32: only coordinators do, see below."""
+    """ADR 30: only coordinators do, see below."""
     await create_permanent_paths(store)
     here = Broker(store, auto_create_topics_enable="false")
     names = ["__consumer_offsets", "__transaction_state"]
@@ -453,7 +453,7 @@ async def test_metadata_makes_no_internal_topic_where_the_switch_is_off(
 async def test_placement_does_not_depend_on_the_order_in_which_brokers_came(
     store: EmbeddedStore,
 ) -> None:
-    """ADR 33."""
+    """ADR 31."""
     await create_permanent_paths(store)
     placements = []
     for name, order in (("a", [9, 70, 3, 200, 41]), ("b", [200, 41, 3, 9, 70])):
