@@ -16,6 +16,7 @@ from ottla.pipelines.context import JobContext
 from ottla.pipelines.jobs.archive import ArchiveWriter, with_time_columns
 from ottla.pipelines.jobs.audit import incidents, parse_events
 from ottla.pipelines.mirror_groups import OFFSET_HEADER
+from ottla.pipelines.spec_keys import SpecErrors
 from ottla.testing.cluster import Cluster
 from tests.support.spark.pipeline_helpers import DEADLINE_S, read_topic
 
@@ -88,11 +89,11 @@ def test_an_archive_is_restored_record_for_record(spark, ottla_processes, writte
           - restore: {{path: archive, topic: {{name: jobs.restored, partitions: 3}}}}
     """
     report = run(spark, restore, tmp_path)
-    assert report.job("restore-jobs.restored").rows_in == 600
+    assert report.job("restore-jobs.restored").rows_out == 600
     assert content(servers, "jobs.restored") == written
 
-    again = run_pipeline(parse_pipeline(restore, "jobs.yaml", tmp_path), spark)
-    assert "holds records" in again.job("restore-jobs.restored").error
+    with pytest.raises(SpecErrors, match="holds records; 'append: true' adds"):
+        run_pipeline(parse_pipeline(restore, "jobs.yaml", tmp_path), spark)
     small = restore.replace("jobs.restored, partitions: 3", "jobs.small, partitions: 2")
     refused = run_pipeline(parse_pipeline(small, "jobs.yaml", tmp_path), spark)
     assert "has partition 2" in refused.job("restore-jobs.small").error
@@ -191,7 +192,7 @@ def test_a_mirror_carries_records_and_positions(spark, ottla_processes, tmp_path
         wait_for_partitions(here, "jobs.mirrored", 3)
         produce(here, "jobs.mirrored", range(300, 450), 3)
         commit(here, "readers", {0: 160})
-        assert run(spark, text, tmp_path).jobs[0].rows == 150
+        assert run(spark, text, tmp_path).jobs[0].rows_out == 150
         assert content(there, "copy.jobs.mirrored") == content(here, "jobs.mirrored")
         assert left_to_read(there, "readers", "copy.jobs.mirrored") == {0: 40, 1: 50}
 
@@ -233,7 +234,7 @@ def test_a_profile_tells_skew_sizes_nulls_and_rates(spark, ottla_processes, writ
     """
     report = run(spark, text, tmp_path).jobs[0]
     found = json.loads((tmp_path / "p.json").read_text())["jobs.written"]
-    assert report.rows == found["records"] == sum(map(len, written.values())) == 600
+    assert report.rows_in == found["records"] == sum(map(len, written.values())) == 600
     assert found["skew"] == 1.0
     sizes = [len(k or b"") + len(v or b"") for rows in written.values() for k, v, _, _ in rows]
     assert found["bytes"] == sum(sizes)

@@ -27,12 +27,12 @@ def clicks(first, last, bad_every=0):
             yield json.dumps({"user": f"u{number % 7}", "page": f"/p/{number}", "at": at})
 
 
-@pytest.mark.parametrize(
-    "source", ["ottla", pytest.param("kafka", marks=pytest.mark.usefixtures("connector"))]
-)
+@pytest.mark.parametrize("source", ["ottla", "kafka"])
 def test_files_to_topic_to_topic_to_parquet_with_what_is_there(
-    spark, ottla_processes, tmp_path, source
+    spark, ottla_processes, tmp_path, source, request
 ):
+    if source == "kafka":
+        request.getfixturevalue("connector")
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.txt").write_text("\n".join(clicks(0, 1000, bad_every=100)))
