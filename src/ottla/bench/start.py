@@ -31,7 +31,7 @@ IMPORT_GOAL_MS = 150.0
 IMPORT_PROGRAM = """\
 import time
 began = time.perf_counter()
-import ottla.node
+import ottla.process.node
 print(1000 * (time.perf_counter() - began))
 """
 
