@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -121,21 +122,27 @@ class Reader:
             time.sleep(0.5)
 
     def _output_of(self, text: str) -> str:
-        with subprocess.Popen(
-            ["bash", "-c", f"set -o pipefail; {text}"],
-            cwd=self._folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        ) as process:
+        # Into a file, as to a terminal: who outlives the command does not hold up its end.
+        with tempfile.TemporaryFile("w+") as file:
+            process = subprocess.Popen(
+                ["bash", "-c", f"set -o pipefail; {text}"],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
             try:
-                output, _ = process.communicate(timeout=COMMAND_TIMEOUT_S)
+                process.wait(COMMAND_TIMEOUT_S)
+                in_time = True
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
-                output, _ = process.communicate()
-                raise PageFailed(f"{text}: still running\n{output[-6000:]}") from None
+                in_time = False
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            file.seek(0)
+            output = file.read()
+        if not in_time:
+            raise PageFailed(f"{text}: does not end\n{output[-6000:]}")
         if process.returncode != 0:
             raise PageFailed(f"{text}: exit code {process.returncode}\n{output[-6000:]}")
         return output
