@@ -165,6 +165,7 @@ class Terminal:
 def test_a_deletion_by_pattern_asks_on_a_terminal(ottla: Cli, running: Cluster) -> None:
     for name in ("ask-a", "ask-b"):
         ottla("topics", "--create", "--topic", name, "--partitions", "1")
+        settled(ottla, name, 1)
     words = ["topics", "--bootstrap-server", running.bootstrap_servers, "--delete", "--topic"]
     question = "  ask-a\n  ask-b\nDelete these 2 topics? [y/N]: "
     for keys, code in ((b"n\n", 1), (b"\n", 1), (None, 130), (b"y\n", 0)):

@@ -477,7 +477,7 @@ async def test_a_folder_or_a_port_in_use_leaves_the_files_alone(tmp_path):
     await first.start()
     journal = tmp_path / "a" / f"journal.{1:016x}"
     before = journal.read_bytes()
-    with pytest.raises(DirInUse, match="is using this folder"):
+    with pytest.raises(DirInUse, match="uses this folder already"):
         await ZooKeeperServer(system_runtime(), tmp_path / "a").start()
     with pytest.raises(OSError, match="in use"):
         await ZooKeeperServer(system_runtime(), tmp_path / "b", port=first.port).start()
