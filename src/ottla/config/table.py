@@ -80,6 +80,16 @@ sasl.enabled.mechanisms List GSSAPI pb
   SASL mechanisms that clients may use.
 sasl.jaas.config Pwd null pb
   Credentials of SASL, per listener and mechanism.
+delegation.token.secret.key Pwd null
+  The key that secrets of delegation tokens are made with, the same on all brokers; none: no tokens.
+delegation.token.master.key Pwd null
+  The same under its old name.
+delegation.token.max.lifetime.ms L 604800000 >=1
+  How long a delegation token can live, however often it is renewed.
+delegation.token.expiry.time.ms L 86400000 >=1
+  How long a delegation token lives unless it is renewed.
+delegation.token.expiry.check.interval.ms L 3600000 >=1
+  How often the controller removes delegation tokens that are over.
 password.encoder.secret Pwd null
   Key for passwords that are kept in the store.
 password.encoder.key.length I 128 >=8
@@ -317,7 +327,6 @@ WITHOUT_MEANING = (
     "password.encoder.old.secret",
     "password.encoder.keyfactory.algorithm",
     "password.encoder.cipher.algorithm",
-    "delegation.token.",
     "authorizer.zookeeper.",
     "sasl.kerberos.",
     "sasl.login.",

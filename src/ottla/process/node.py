@@ -155,6 +155,10 @@ class Node:
         if authorizer is not None:
             self._endings.append(authorizer.stop)
             await authorizer.start()
+        tokens = parts.services.delegation_tokens
+        if tokens is not None:
+            self._endings.append(tokens.stop)
+            await tokens.start(lambda: parts.controller.is_active)
         await parts.config_changes.start()
         if parts.metrics is not None:
             self._endings.append(parts.metrics.close)
@@ -257,6 +261,8 @@ class Node:
         self.parts.config_changes.on_new_session()
         if self.services.authorizer is not None:
             self.services.authorizer.on_new_session()
+        if self.services.delegation_tokens is not None:
+            self.services.delegation_tokens.on_new_session()
         await self.controller.on_new_session()
 
     def reconfigure(self, config: BrokerConfig) -> None:

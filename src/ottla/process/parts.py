@@ -33,7 +33,7 @@ from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode
 from ottla.process.settings import StartError, control_listener, controller_config
 from ottla.process.tuning import share_for_segments
-from ottla.security.setup import make_authorizer, peer_credentials
+from ottla.security.setup import make_authorizer, make_tokens, peer_credentials
 from ottla.storage.manager.log_manager import MAX_OPEN_FILES, LogManager
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ class NodeParts:
             topic_settings=self.topic_settings,
             mutation_quotas=self.mutation_quotas,
             authorizer=make_authorizer(config, runtime, store),
+            delegation_tokens=make_tokens(config, runtime, store),
             client_quotas=self.client_quotas,
             request_metrics=None if self.metrics is None else self.metrics.requests,
         )

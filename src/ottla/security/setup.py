@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
+    from ottla.security.delegation_tokens import DelegationTokens
     from ottla.security.sasl import PlainCredentials
+
+# The key of delegation tokens, by its name and by its old one.
+TOKEN_KEYS = ("delegation.token.secret.key", "delegation.token.master.key")
 
 
 def check_security(config: BrokerConfig) -> None:
@@ -43,3 +47,15 @@ def make_authorizer(
 
     settings = authorizer_settings(config.static)
     return None if settings is None else AclAuthorizer(runtime, store, settings)
+
+
+def make_tokens(
+    config: BrokerConfig, runtime: Runtime, store: MetadataStore
+) -> DelegationTokens | None:
+    """None where the brokers have no key for delegation tokens."""
+    if not any(config.text(name) for name in TOKEN_KEYS):
+        return None
+    from ottla.security.delegation_tokens import DelegationTokens, token_settings
+
+    settings = token_settings(config)
+    return None if settings is None else DelegationTokens(runtime, store, settings)

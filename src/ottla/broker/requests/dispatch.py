@@ -58,7 +58,7 @@ def begin(
         listener,
         client_host,
         principal,
-        services.authorizer,
+        authorizer=services.authorizer,
     )
     call.running = call.loaded.handle(context, call.request)
     return call
