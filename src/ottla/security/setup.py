@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
-    from ottla.security.sasl import PlainCredentials
+    from ottla.security.sasl.exchange import Credentials
+    from ottla.security.sasl.mechanisms import SaslUsers
+    from ottla.security.scram_users import ScramUserCache
+
+_NONCE_BITS = 160
 
 
 def check_security(config: BrokerConfig) -> None:
@@ -24,13 +28,31 @@ def check_security(config: BrokerConfig) -> None:
     listeners.check_security(config)
 
 
-def peer_credentials(config: BrokerConfig, listener: str) -> PlainCredentials | None:
+def peer_credentials(config: BrokerConfig, listener: str) -> Credentials | None:
     """What this broker shows to others; None where the listener does not ask who connects."""
     if not config.security_protocol_map.get(listener, "").startswith("SASL_"):
         return None
     from ottla.security.listeners import broker_credentials
 
     return broker_credentials(config, listener)
+
+
+def make_scram_users(config: BrokerConfig) -> ScramUserCache | None:
+    """None where no listener asks who connects."""
+    if not any(endpoint.security_protocol.startswith("SASL_") for endpoint in config.listeners):
+        return None
+    from ottla.security.scram_users import ScramUserCache
+
+    return ScramUserCache()
+
+
+def make_sasl_users(scram: ScramUserCache | None, runtime: Runtime) -> SaslUsers | None:
+    """What the exchanges of all listeners share."""
+    if scram is None:
+        return None
+    from ottla.security.sasl.mechanisms import SaslUsers
+
+    return SaslUsers(scram, lambda: f"{runtime.random.getrandbits(_NONCE_BITS):x}")
 
 
 def make_authorizer(
