@@ -16,7 +16,7 @@ from ottla.client.connection import Connection
 from ottla.errors import ErrorCode
 from ottla.runtime import system_runtime
 from ottla.security.acls import Operation, ResourceType
-from ottla.security.sasl import PlainCredentials
+from ottla.security.sasl.plain import PlainCredentials
 from ottla.wire import framing
 from ottla.wire import messages as m
 from ottla.wire.codec import Message
@@ -274,7 +274,6 @@ async def test_brokers_with_a_wrong_password_stay_apart(tmp_path: Path) -> None:
     [
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "supported: PLAIN"),
         ({"listener.name.clients.plain.sasl.jaas.config": JAAS * 2}, "contains 2 login modules"),
-        ({"connections.max.reauth.ms": "1000"}, "connections.max.reauth.ms is not supported"),
         ({"authorizer.class.name": "org.example.Other"}, "org.example.Other is not supported"),
         ({"super.users": "admin"}, "principalType:principalName"),
         (

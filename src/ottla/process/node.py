@@ -19,7 +19,7 @@ from ottla.process.parts import NodeParts
 from ottla.process.settings import StartError, check_features, java_date, with_dynamic_config
 from ottla.process.stop_signals import stop_signals
 from ottla.process.tuning import share_for_connections
-from ottla.security.setup import check_security
+from ottla.security.setup import check_security, make_sasl_users, make_token_keys
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
 
@@ -120,11 +120,18 @@ class Node:
         await parts.mutation_quotas.load_all(store)
         await parts.client_quotas.load_all(store)
         await parts.connection_rates.load_all(store)
+        if parts.scram_users is not None:
+            await parts.scram_users.load_all(store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
         quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
+        token_keys = make_token_keys(self.config, self.runtime)
+        for keys in token_keys.values():
+            self._endings.append(keys.stop)
+            await keys.start()
+        sasl_users = make_sasl_users(parts.scram_users, token_keys, self.runtime)
         for endpoint in self.config.listeners:
-            server = BrokerServer(self.runtime, self.config, endpoint, quotas)
+            server = BrokerServer(self.runtime, self.config, endpoint, quotas, sasl_users)
             await _bind(server, endpoint)
             self._servers.append(server)
         await parts.replica_manager.start()

@@ -33,7 +33,12 @@ from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode
 from ottla.process.settings import StartError, control_listener, controller_config
 from ottla.process.tuning import share_for_segments
-from ottla.security.setup import make_authorizer, make_tokens, peer_credentials
+from ottla.security.setup import (
+    make_authorizer,
+    make_scram_users,
+    make_tokens,
+    peer_credentials,
+)
 from ottla.storage.manager.log_manager import MAX_OPEN_FILES, LogManager
 
 if TYPE_CHECKING:
@@ -126,6 +131,11 @@ class NodeParts:
         self.mutation_quotas = MutationQuotas(runtime.clock, config, cache)
         self.client_quotas = ClientQuotas(runtime.clock, config)
         self.connection_rates = ConnectionRates(config)
+        # None where no listener asks who connects.
+        self.scram_users = make_scram_users(config)
+        self.delegation_tokens = make_tokens(config, runtime, store)
+        if self.scram_users is not None:
+            self.scram_users.tokens = self.delegation_tokens
         self.config_changes = ConfigChanges(
             store,
             runtime.clock,
@@ -169,7 +179,7 @@ class NodeParts:
             topic_settings=self.topic_settings,
             mutation_quotas=self.mutation_quotas,
             authorizer=make_authorizer(config, runtime, store),
-            delegation_tokens=make_tokens(config, runtime, store),
+            delegation_tokens=self.delegation_tokens,
             client_quotas=self.client_quotas,
             request_metrics=None if self.metrics is None else self.metrics.requests,
         )
@@ -197,6 +207,8 @@ class NodeParts:
         await self.mutation_quotas.take(self._store, entity_path)
         await self.client_quotas.take(self._store, entity_path)
         await self.connection_rates.take(self._store, entity_path)
+        if self.scram_users is not None:
+            await self.scram_users.take(self._store, entity_path)
 
     def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
         # The controller's broker need not host the topic (TopicConfigHandler).

@@ -20,6 +20,8 @@ from ottla.metadata.change_notes import ChangeNotes
 from ottla.metadata.store import CreateMode, NodeExistsError, NoNodeError, StoreError
 from ottla.metadata.token_znodes import DelegationToken, TokenChangeZnode, TokenZnode
 from ottla.metadata.znode_values import BadZnodeError
+from ottla.security.sasl import scram
+from ottla.security.sasl.scram import TokenCredential
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -30,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _READ_TOGETHER = 64
 _TOKEN_ID_BITS = 128
+_SALT_BITS = 160
 
 
 class TokenSettings(NamedTuple):
@@ -65,6 +68,8 @@ class DelegationTokens:
         self._settings = settings
         self._tokens: dict[str, DelegationToken] = {}
         self._ids_by_secret: dict[bytes, str] = {}
+        # Made when a token is first shown: thousands of rounds of a hash each.
+        self._credentials: dict[tuple[str, str], scram.ScramCredential] = {}
         self._changing = asyncio.Lock()
         self._sweeping: asyncio.Task[None] | None = None
         self._notes = ChangeNotes(
@@ -123,6 +128,8 @@ class DelegationTokens:
     def _forget(self, token_id: str) -> None:
         if self._tokens.pop(token_id, None) is not None:
             del self._ids_by_secret[self.secret_of(token_id)]
+            for mechanism in scram.SCRAM_HASHES:
+                self._credentials.pop((mechanism, token_id), None)
 
     async def _sweep(self, may_sweep: Callable[[], bool]) -> None:
         while True:
@@ -148,9 +155,21 @@ class DelegationTokens:
         key = self._settings.secret_key.encode()
         return hmac.digest(key, token_id.encode(), hashlib.sha512)
 
-    def password_of(self, token_id: str) -> str:
-        """What a client shows by SCRAM: the HMAC in base64."""
-        return base64.b64encode(self.secret_of(token_id)).decode()
+    def find(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        """What the server's side of SCRAM needs; the password is the HMAC in base64."""
+        token = self.live(token_id)
+        if token is None:
+            return None
+        credential = self._credentials.get((mechanism, token_id))
+        if credential is None:
+            password = base64.b64encode(self.secret_of(token_id)).decode()
+            salt = self._random.getrandbits(_SALT_BITS).to_bytes(_SALT_BITS // 8, "big")
+            rounds = scram.MIN_ITERATIONS
+            salted = scram.salted_password(mechanism, password, salt, rounds)
+            credential = scram.credential_of(mechanism, salt, salted, rounds)
+            self._credentials[mechanism, token_id] = credential
+        owner = token.owner.partition(":")[2]
+        return TokenCredential(credential, owner, token.expiry_ms)
 
     def live(self, token_id: str) -> DelegationToken | None:
         """The token, unless it is over."""

@@ -8,12 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
     from ottla.security.delegation_tokens import DelegationTokens
-    from ottla.security.sasl import PlainCredentials
+    from ottla.security.sasl.exchange import Credentials
+    from ottla.security.sasl.mechanisms import SaslUsers
+    from ottla.security.sasl.oauth.keys import TokenKeys
+    from ottla.security.sasl.oauth.validation import OAuthSettings
+    from ottla.security.scram_users import ScramUserCache
+
+_NONCE_BITS = 160
 
 # The key of delegation tokens, by its name and by its old one.
 TOKEN_KEYS = ("delegation.token.secret.key", "delegation.token.master.key")
@@ -28,13 +36,51 @@ def check_security(config: BrokerConfig) -> None:
     listeners.check_security(config)
 
 
-def peer_credentials(config: BrokerConfig, listener: str) -> PlainCredentials | None:
+def peer_credentials(config: BrokerConfig, listener: str) -> Credentials | None:
     """What this broker shows to others; None where the listener does not ask who connects."""
     if not config.security_protocol_map.get(listener, "").startswith("SASL_"):
         return None
     from ottla.security.listeners import broker_credentials
 
     return broker_credentials(config, listener)
+
+
+def make_scram_users(config: BrokerConfig) -> ScramUserCache | None:
+    """None where no listener asks who connects."""
+    if not any(endpoint.security_protocol.startswith("SASL_") for endpoint in config.listeners):
+        return None
+    from ottla.security.scram_users import ScramUserCache
+
+    return ScramUserCache()
+
+
+def make_sasl_users(
+    scram: ScramUserCache | None,
+    token_keys: Mapping[OAuthSettings, TokenKeys],
+    runtime: Runtime,
+) -> SaslUsers | None:
+    """What the exchanges of all listeners share."""
+    if scram is None:
+        return None
+    from ottla.security.sasl.mechanisms import SaslUsers
+
+    return SaslUsers(scram, lambda: f"{runtime.random.getrandbits(_NONCE_BITS):x}", token_keys)
+
+
+def make_token_keys(config: BrokerConfig, runtime: Runtime) -> dict[OAuthSettings, TokenKeys]:
+    """The keys that tokens of OAUTHBEARER are checked with, by what their listeners say."""
+    if not any(endpoint.security_protocol.startswith("SASL_") for endpoint in config.listeners):
+        return {}
+    from ottla.security.listeners import sasl_settings
+
+    found = [sasl_settings(config, endpoint.listener) for endpoint in config.listeners]
+    wanted = {each.oauth for each in found if each is not None and each.oauth is not None}
+    if not wanted:
+        return {}
+    from ottla.security.sasl.oauth.documents import read_document
+    from ottla.security.sasl.oauth.keys import TokenKeys
+
+    return {each: TokenKeys(each, runtime.clock, read_document) for each in sorted(wanted)}
 
 
 def make_authorizer(

@@ -12,7 +12,7 @@ from ottla.client.connection import Connection
 from ottla.metadata.acl_znodes import AclEntry, Operation, Permission, ResourcePattern
 from ottla.runtime import system_runtime
 from ottla.security.acls import PatternType, ResourceType
-from ottla.security.sasl import PlainCredentials
+from ottla.security.sasl.plain import PlainCredentials
 from ottla.wire import messages as m
 from tests.support.integration.local_cluster import HOST, LocalCluster
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from ottla.broker.context.services import BrokerServices
     from ottla.broker.quotas.connection_rates import Turn
-    from ottla.broker.requests.authentication import Authentication
+    from ottla.broker.requests.authentication import Authentication, Session
+    from ottla.security.sasl.server import Authenticated
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +57,12 @@ class Listener(Protocol):
     def time(self) -> float:
         """Seconds of the event loop's clock."""
 
-    def new_authentication(self) -> Authentication | None:
-        """What a new connection has to pass first; None where the listener asks for nothing."""
+    def monotonic_ms(self) -> float:
+        """Milliseconds of the runtime's clock for durations."""
+
+    def new_authentication(self, before: Authenticated | None = None) -> Authentication | None:
+        """What a new connection has to pass first, or one that is through once more; None where
+        the listener asks for nothing."""
 
     def receive(self, connection: ClientConnection) -> Turn:
         """Counts a new connection in and says when it is served, or why it is refused."""
@@ -79,8 +84,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.client_host = "?"
         self._client_port = 0
         self.principal = "User:ANONYMOUS"
+        # By a delegation token.
+        self._is_by_token = False
         # What the peer has to pass before its requests are served; None once it has.
         self._authentication = server.new_authentication()
+        # Of a peer that is through, where it has to show again some time who it is (KIP-368).
+        self._session: Session | None = None
         self._refused = False
         self._frames = FrameReader(
             server.max_request_bytes if self._authentication is None else server.max_token_bytes
@@ -143,6 +152,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if (
             server.processing
             and self._authentication is None
+            and self._session is None
             and not (self._queue or self._frames.partial or self._is_held)
         ):
             taken = self._direct_lane.serve_in_place(server.services, data, self._frames.max_bytes)
@@ -245,6 +255,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._authentication is not None:
             self._authenticate(self._authentication, queue.popleft())
             return True
+        if self._session is not None and not self._is_in_session(self._session, queue[0]):
+            # Another authentication begins when the answers before it have left.
+            return not self._answers.parked
         if self._direct_lane.serve_queued(self.server.services, queue):
             return True
         if self._answers.parked:
@@ -261,7 +274,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         bill = open_bill(server.services, len(frame), self.principal)
         try:
             call = dispatch.begin(
-                server.services, frame, server.listener, self.client_host, self.principal
+                server.services,
+                frame,
+                server.listener,
+                self.client_host,
+                self.principal,
+                by_token=self._is_by_token,
             )
         except CloseConnection as error:
             self.close(str(error))
@@ -290,10 +308,26 @@ class ClientConnection(asyncio.BufferedProtocol):
             loop.call_later(self.server.refusal_delay_s, self._refuse, step.chunks, step.refusal)
             return
         self._answers.write(step.chunks)
-        if authentication.principal is not None:
-            self.principal = authentication.principal
+        if authentication.authenticated is not None:
+            identity = authentication.authenticated.identity
+            self.principal, self._is_by_token = identity.principal, identity.by_token
             self._authentication = None
+            self._session = authentication.session
             self._frames.max_bytes = self.server.max_request_bytes
+
+    def _is_in_session(self, session: Session, frame: memoryview) -> bool:
+        """Whether the request is to be served. Otherwise it begins another authentication, or it
+        came too late and the connection is closed without a word (KIP-368)."""
+        now_ms = self.server.monotonic_ms()
+        if session.is_renewed_by(frame, now_ms):
+            if not self._answers.parked:
+                self._session = None
+                self._authentication = self.server.new_authentication(session.authenticated)
+            return False
+        if session.is_over(now_ms):
+            self.close()
+            return False
+        return True
 
     def _refuse(self, chunks: list[bytes | memoryview], reason: str) -> None:
         self._answers.write(chunks)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ottla.broker.requests.authentication import Authentication
     from ottla.config.broker import BrokerConfig
     from ottla.runtime import Runtime, Server
-    from ottla.security.sasl import SaslSettings
+    from ottla.security.sasl.mechanisms import SaslSettings, SaslUsers
+    from ottla.security.sasl.server import Authenticated
     from ottla.types import Endpoint
 
 _SWEEP_MIN_S = 0.05
@@ -48,8 +49,10 @@ class BrokerServer:
         config: BrokerConfig,
         endpoint: Endpoint,
         quotas: ConnectionQuotas | None = None,
+        sasl_users: SaslUsers | None = None,
     ) -> None:
-        """`quotas` counts the connections of all listeners of a broker."""
+        """`quotas` counts the connections of all listeners of a broker; those that ask for SASL
+        need `sasl_users`."""
         self.listener = endpoint.listener
         self.processing = False
         self.max_request_bytes = config.integer("socket.request.max.bytes")
@@ -58,6 +61,7 @@ class BrokerServer:
         self.refusal_delay_s = config.integer("connection.failed.authentication.delay.ms") / 1000
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         self._sasl = _sasl_settings(config, endpoint)
+        self._sasl_users = sasl_users
         self._runtime = runtime
         self._endpoint = endpoint
         self._quotas = quotas or ConnectionQuotas(config)
@@ -86,13 +90,19 @@ class BrokerServer:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    def new_authentication(self) -> Authentication | None:
-        """What a new connection has to pass first; None where the listener asks for nothing."""
+    def new_authentication(self, before: Authenticated | None = None) -> Authentication | None:
+        """What a new connection has to pass first, or one that is through once more; None where
+        the listener asks for nothing."""
         if self._sasl is None:
             return None
+        if self._sasl_users is None:
+            raise InvariantViolated("a listener with SASL knows no users")
         from ottla.broker.requests.authentication import Authentication
 
-        return Authentication(self._sasl)
+        return Authentication(self._sasl, self._sasl_users, self._runtime.clock, before)
+
+    def monotonic_ms(self) -> float:
+        return self._runtime.clock.monotonic_ms()
 
     def time(self) -> float:
         """Seconds of the event loop's clock (virtual in simulation)."""

@@ -38,7 +38,7 @@ from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.runtime import Runtime
-    from ottla.security.sasl import PlainCredentials
+    from ottla.security.sasl.exchange import Credentials
 
 # DeleteTopics v6 names topics in another field; v5 has all that is needed here.
 _DELETE_TOPICS_MAX_VERSION = 5
@@ -55,7 +55,7 @@ class Admin(AclCalls, ConfigCalls, PartitionCalls, QuotaCalls, RecordCalls, Toke
         *,
         client_id: str = DEFAULT_CLIENT_ID,
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
-        credentials: PlainCredentials | None = None,
+        credentials: Credentials | None = None,
     ) -> Admin:
         """Connections are opened by the first call; raises ConfigError for a bad address."""
         cluster = Cluster(runtime, bootstrap, client_id=client_id, credentials=credentials)

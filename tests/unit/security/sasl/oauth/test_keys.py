@@ -8,9 +8,9 @@ import pytest
 
 from ottla.config.definitions import ConfigError
 from ottla.runtime import SystemClock
-from ottla.security.oauth import keys as keys_module
-from ottla.security.oauth.keys import TokenKeys
-from ottla.security.oauth.validation import OAuthSettings, TokenRefused, UnknownKey
+from ottla.security.sasl.oauth import keys as keys_module
+from ottla.security.sasl.oauth.keys import TokenKeys
+from ottla.security.sasl.oauth.validation import OAuthSettings, TokenRefused, UnknownKey
 from tests.support.oauth import Issuer
 
 SETTINGS = OAuthSettings("https://keys")

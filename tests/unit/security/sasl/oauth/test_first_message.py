@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.security.oauth.first_message import BadFirstMessage, FirstMessage, parse_first_message
+from ottla.security.sasl.oauth.first_message import (
+    BadFirstMessage,
+    FirstMessage,
+    parse_first_message,
+)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.security.oauth.documents import MAX_BYTES, read_document
+from ottla.security.sasl.oauth.documents import MAX_BYTES, read_document
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -51,7 +51,7 @@ async def test_what_is_there(address: str, tmp_path: Path) -> None:
     assert await read_document(f"{address}/", b"ask ", {"X-Who": "me"}) == b"ask me"
     file = tmp_path / "a token"
     file.write_text("t")
-    assert await read_document(f"file://{str(tmp_path)}/a%20token") == b"t"
+    assert await read_document(f"file://{tmp_path!s}/a%20token") == b"t"
 
 
 @pytest.mark.parametrize("path", ["/gone", "/huge", "/elsewhere"])

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.config.definitions import ConfigError
-from ottla.security.oauth.validation import (
+from ottla.security.sasl.oauth.validation import (
     OAuthSettings,
     UnknownKey,
     ValidToken,

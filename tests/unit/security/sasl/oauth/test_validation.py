@@ -13,7 +13,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from ottla.security.oauth.validation import (
+from ottla.security.sasl.oauth.validation import (
     MAX_TOKEN_CHARACTERS,
     OAuthSettings,
     TokenRefused,
@@ -130,17 +130,18 @@ def test_algorithms_that_prove_nothing(issuer: Issuer) -> None:
 
 def test_what_somebody_else_signed_or_changed(issuer: Issuer) -> None:
     stranger = Issuer()
-    with pytest.raises(TokenRefused, match="[Ss]ignature"):
+    with pytest.raises(TokenRefused, match=r"[Ss]ignature"):
         check(issuer, stranger.token())
     head, _, signature = issuer.token().split(".")
-    with pytest.raises(TokenRefused, match="[Ss]ignature"):
+    with pytest.raises(TokenRefused, match=r"[Ss]ignature"):
         check(issuer, f"{head}.{_part(issuer.claims('admin'))}.{signature}")
     with pytest.raises(UnknownKey):
         check(issuer, issuer.token(kid="k2"))
 
 
 @pytest.mark.parametrize(
-    "token", ["", ".", "..", "a.b.c", "x" * (MAX_TOKEN_CHARACTERS + 1), "e30.e30.", "bnVsbA.e30.e30"]
+    "token",
+    ["", ".", "..", "a.b.c", "x" * (MAX_TOKEN_CHARACTERS + 1), "e30.e30.", "bnVsbA.e30.e30"],
 )
 def test_what_is_no_token(issuer: Issuer, token: str) -> None:
     with pytest.raises(TokenRefused):

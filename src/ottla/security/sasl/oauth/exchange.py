@@ -5,9 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ottla.security.oauth.first_message import BadFirstMessage, FirstMessage, parse_first_message
-from ottla.security.oauth.validation import TokenRefused, ValidToken
 from ottla.security.sasl.exchange import Identity, SaslFailed, SaslRefused
+from ottla.security.sasl.oauth.first_message import (
+    BadFirstMessage,
+    FirstMessage,
+    parse_first_message,
+)
+from ottla.security.sasl.oauth.validation import TokenRefused, ValidToken
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
 
 from ottla.config.definitions import ConfigError
-from ottla.security.oauth.documents import read_document
-from ottla.security.oauth.exchange import OAUTHBEARER, OAuthClientExchange
 from ottla.security.sasl.exchange import SaslRefused
+from ottla.security.sasl.oauth.documents import read_document
+from ottla.security.sasl.oauth.exchange import OAUTHBEARER, OAuthClientExchange
 
 TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 

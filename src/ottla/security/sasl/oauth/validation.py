@@ -117,10 +117,10 @@ def _key_for(header: dict[str, Any], keys: Mapping[str, PyJWK]) -> PyJWK:
     key_id = header.get("kid")
     if key_id is None and len(keys) == 1:
         key = next(iter(keys.values()))
-    elif key_id not in keys:
-        raise UnknownKey(f"signed with the key {key_id!r}, which is not known")
-    else:
+    elif isinstance(key_id, str) and key_id in keys:
         key = keys[key_id]
+    else:
+        raise UnknownKey(f"signed with the key {key_id!r}, which is not known")
     if header.get("alg") not in _ALGORITHMS.get(key.key_type or "", ()):
         raise TokenRefused(
             f"signed by {header.get('alg')!r}, which does not go with the key {key_id!r}"

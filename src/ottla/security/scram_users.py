@@ -1,0 +1,85 @@
+"""The SCRAM credentials of all users, as the store has them (CredentialProvider).
+
+They stand in `/config/users/<name>` beside the user's quotas. A broker reads all of them when it
+starts and one again when a note under /config/changes names it, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote_plus
+
+from ottla.metadata.store import NoNodeError
+from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigZnode
+from ottla.security.sasl.scram import (
+    SCRAM_HASHES,
+    ScramCredential,
+    TokenCredential,
+    credential_from_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.metadata.store import MetadataStore
+
+logger = logging.getLogger(__name__)
+
+_USERS = "users"
+
+
+class Tokens(Protocol):
+    """Where delegation tokens are looked up."""
+
+    def find(self, mechanism: str, token_id: str) -> TokenCredential | None: ...
+
+
+class ScramUserCache:
+    """A `ScramUsers` that follows the store."""
+
+    def __init__(self) -> None:
+        self._credentials: dict[tuple[str, str], ScramCredential] = {}
+        # None where there are no delegation tokens.
+        self.tokens: Tokens | None = None
+
+    def find(self, mechanism: str, name: str) -> ScramCredential | None:
+        return self._credentials.get((mechanism, name))
+
+    def find_token(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        return None if self.tokens is None else self.tokens.find(mechanism, token_id)
+
+    async def load_all(self, store: MetadataStore) -> None:
+        try:
+            names = await store.children(ConfigZnode.path(_USERS))
+        except NoNodeError:
+            return
+        for name in names:
+            await self.take(store, f"{_USERS}/{name}")
+
+    async def take(self, store: MetadataStore, entity_path: str) -> None:
+        """Reads one user's credentials again; other entities are passed over."""
+        entity_type, _, name = entity_path.partition("/")
+        if entity_type != _USERS or "/" in name or name == DEFAULT_ENTITY:
+            return
+        try:
+            data, _ = await store.get(ConfigZnode.path(_USERS, name))
+        except NoNodeError:
+            data = None
+        self.set(unquote_plus(name), ConfigZnode.decode(data))
+
+    def set(self, name: str, configs: Mapping[str, str]) -> None:
+        """Takes over one user's configs. A credential that cannot be read is none: it lets nobody
+        in, and the other users are not concerned."""
+        for mechanism in SCRAM_HASHES:
+            text = configs.get(mechanism)
+            credential = None
+            if text is not None:
+                try:
+                    credential = credential_from_text(text)
+                except ValueError as error:
+                    logger.warning("%s of user %r cannot be used: %s", mechanism, name, error)
+            if credential is None:
+                self._credentials.pop((mechanism, name), None)
+            else:
+                self._credentials[mechanism, name] = credential
