@@ -47,7 +47,9 @@ class TokenSettings(NamedTuple):
 
 def token_settings(config: BrokerConfig) -> TokenSettings | None:
     """None where the brokers have no key for tokens."""
-    key = config.text("delegation.token.secret.key") or config.text("delegation.token.master.key")
+    key = config.optional_text("delegation.token.secret.key") or config.optional_text(
+        "delegation.token.master.key"
+    )
     if not key:
         return None
     return TokenSettings(

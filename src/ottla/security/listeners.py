@@ -100,10 +100,9 @@ def _oauth_settings(config: BrokerConfig, listener: str) -> OAuthSettings:
             f"Listener {listener} enables OAUTHBEARER: set sasl.oauthbearer.jwks.endpoint.url to "
             "the keys of your tokens, file:///path/of/jwks.json or https://…"
         )
-    audiences = _of_listener(config, listener, "sasl.oauthbearer.expected.audience") or ""
     return OAuthSettings(
         url,
-        tuple(comma_separated(audiences)),
+        _audiences(config, listener),
         _of_listener(config, listener, "sasl.oauthbearer.expected.issuer"),
         config.integer("sasl.oauthbearer.clock.skew.seconds"),
         _of_listener(config, listener, "sasl.oauthbearer.sub.claim.name") or "sub",
@@ -111,12 +110,18 @@ def _oauth_settings(config: BrokerConfig, listener: str) -> OAuthSettings:
     )
 
 
+def _audiences(config: BrokerConfig, listener: str) -> tuple[str, ...]:
+    name = "sasl.oauthbearer.expected.audience"
+    own = config.static.get(f"listener.name.{listener.lower()}.{name}")
+    return tuple(config.items(name) if own is None else comma_separated(own))
+
+
 def _of_listener(config: BrokerConfig, listener: str, name: str) -> str | None:
     prefix = f"listener.name.{listener.lower()}."
     for key in (f"{prefix}{OAUTHBEARER.lower()}.{name}", prefix + name):
         if key in config.static:
             return config.static[key]
-    return config.text(name) or None
+    return config.optional_text(name)
 
 
 def _max_reauth_ms(config: BrokerConfig, listener: str, mechanism: str) -> int:

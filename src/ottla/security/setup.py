@@ -99,7 +99,7 @@ def make_tokens(
     config: BrokerConfig, runtime: Runtime, store: MetadataStore
 ) -> DelegationTokens | None:
     """None where the brokers have no key for delegation tokens."""
-    if not any(config.text(name) for name in TOKEN_KEYS):
+    if not any(config.optional_text(name) for name in TOKEN_KEYS):
         return None
     from ottla.security.delegation_tokens import DelegationTokens, token_settings
 
