@@ -103,8 +103,8 @@ def _sanitized(principal: str) -> str:
 
 def _principal(path: str, value: Any) -> str:
     text = unquote(value) if isinstance(value, str) else ""
-    kind, _, name = text.partition(":")
-    if not (kind and name):
+    # As Kafka reads them: a type and a name, either of which may be empty.
+    if ":" not in text:
         raise BadZnodeError(f"{path}: {value!r} is not a principal")
     return text
 

@@ -124,16 +124,7 @@ class Node:
             await parts.scram_users.load_all(store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
-        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
-        token_keys = make_token_keys(self.config, self.runtime)
-        for keys in token_keys.values():
-            self._endings.append(keys.stop)
-            await keys.start()
-        sasl_users = make_sasl_users(parts.scram_users, token_keys, self.runtime)
-        for endpoint in self.config.listeners:
-            server = BrokerServer(self.runtime, self.config, endpoint, quotas, sasl_users)
-            await _bind(server, endpoint)
-            self._servers.append(server)
+        await self._open_listeners(parts)
         await parts.replica_manager.start()
         self._endings.append(parts.replica_manager.shutdown)
         await parts.groups.start()
@@ -158,14 +149,7 @@ class Node:
         if self.config.boolean("ottla.lifecycle.topic.enable"):
             self._endings.append(parts.publish_lifecycle())
         await parts.controller.start()
-        authorizer = parts.services.authorizer
-        if authorizer is not None:
-            self._endings.append(authorizer.stop)
-            await authorizer.start()
-        tokens = parts.services.delegation_tokens
-        if tokens is not None:
-            self._endings.append(tokens.stop)
-            await tokens.start(lambda: parts.controller.is_active)
+        await self._follow_security(parts)
         await parts.config_changes.start()
         if parts.metrics is not None:
             self._endings.append(parts.metrics.close)
@@ -176,6 +160,30 @@ class Node:
         for server in self._servers:
             server.start_processing(parts.services)
         logger.info("broker %d of cluster %s serves", broker_id, cluster_id)
+
+    async def _open_listeners(self, parts: NodeParts) -> None:
+        """Binds their sockets; nothing is read from them yet."""
+        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
+        token_keys = make_token_keys(self.config, self.runtime)
+        for keys in token_keys.values():
+            self._endings.append(keys.stop)
+            await keys.start()
+        sasl_users = make_sasl_users(parts.scram_users, token_keys, self.runtime)
+        for endpoint in self.config.listeners:
+            server = BrokerServer(self.runtime, self.config, endpoint, quotas, sasl_users)
+            await _bind(server, endpoint)
+            self._servers.append(server)
+
+    async def _follow_security(self, parts: NodeParts) -> None:
+        """ACLs and delegation tokens, where there are any, from now on."""
+        authorizer = parts.services.authorizer
+        if authorizer is not None:
+            self._endings.append(authorizer.stop)
+            await authorizer.start()
+        tokens = parts.delegation_tokens
+        if tokens is not None:
+            self._endings.append(tokens.stop)
+            await tokens.start(lambda: parts.controller.is_active)
 
     async def _settle_broker_id(self, store: MetadataStore, cluster_id: str) -> int:
         stored = identity.read_identity(self.runtime.disk, self.config.log_dirs)

@@ -131,19 +131,20 @@ class NodeParts:
         self.mutation_quotas = MutationQuotas(runtime.clock, config, cache)
         self.client_quotas = ClientQuotas(runtime.clock, config)
         self.connection_rates = ConnectionRates(config)
-        # None where no listener asks who connects.
-        self.scram_users = make_scram_users(config)
+        # These two are None where nobody has to say who connects.
         self.delegation_tokens = make_tokens(config, runtime, store)
-        if self.scram_users is not None:
-            self.scram_users.tokens = self.delegation_tokens
-        self.config_changes = ConfigChanges(
-            store,
-            runtime.clock,
+        self.scram_users = make_scram_users(config, self.delegation_tokens)
+        self.config_changes = self._config_changes(broker_id)
+        self.services = self._join(broker_id, cluster_id, cache)
+
+    def _config_changes(self, broker_id: int) -> ConfigChanges:
+        return ConfigChanges(
+            self._store,
+            self._process.runtime.clock,
             self._take_topic_config,
-            LiveConfig(config, broker_id, self._take_broker_config),
+            LiveConfig(self._process.config, broker_id, self._take_broker_config),
             self._take_quota,
         )
-        self.services = self._join(broker_id, cluster_id, cache)
 
     def _fetch_service(self, cache: MetadataCache) -> FetchService:
         replicas = self.replica_manager

@@ -45,13 +45,15 @@ def peer_credentials(config: BrokerConfig, listener: str) -> Credentials | None:
     return broker_credentials(config, listener)
 
 
-def make_scram_users(config: BrokerConfig) -> ScramUserCache | None:
+def make_scram_users(
+    config: BrokerConfig, tokens: DelegationTokens | None
+) -> ScramUserCache | None:
     """None where no listener asks who connects."""
     if not any(endpoint.security_protocol.startswith("SASL_") for endpoint in config.listeners):
         return None
     from ottla.security.scram_users import ScramUserCache
 
-    return ScramUserCache()
+    return ScramUserCache(tokens)
 
 
 def make_sasl_users(

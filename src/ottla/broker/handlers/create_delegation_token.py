@@ -5,8 +5,9 @@ owner. Its life is the shorter of what was asked for and delegation.token.max.li
 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for somebody unknown and for users who came by a token;
 INVALID_PRINCIPAL_TYPE for a renewer that is not a user; DELEGATION_TOKEN_AUTH_DISABLED without
 delegation.token.secret.key.
-Versions: 2 is flexible. 3, a token for another user (KIP-373), is younger than Kafka 2.8.
+Versions: 2 is flexible.
 Rights: none.
+Left out: version 3, a token for another user (KIP-373), which Kafka 2.8 does not have.
 """
 
 from __future__ import annotations

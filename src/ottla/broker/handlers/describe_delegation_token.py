@@ -2,8 +2,9 @@
 
 Behaviour: tokens with their secrets: those that the asker owns or may renew, and any others that
 it has the right for; of the `owners` that are named, or of all where the list is null.
-Versions: 2 is flexible. 3 (KIP-373) is younger than Kafka 2.8.
+Versions: 2 is flexible.
 Rights: DESCRIBE on a delegation token of somebody else.
+Left out: version 3 (KIP-373), which Kafka 2.8 does not have.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ DELEGATION_TOKEN_NOT_FOUND for a secret that no token has, DELEGATION_TOKEN_OWNE
 whoever neither owns nor may renew it, DELEGATION_TOKEN_EXPIRED for one that is over.
 Versions: 2 is flexible.
 Rights: none.
+Left out: nothing.
 """
 
 from __future__ import annotations
