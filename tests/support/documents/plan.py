@@ -52,11 +52,6 @@ _ACLS = (
     " --topic click --resource-pattern-type prefixed",
     "ottla acls --list --topic clicks --resource-pattern-type match",
 )
-# They need brokers that ask who connects.
-_TOKENS = (
-    "ottla delegation-tokens --create --max-life-time-period -1 --command-config alice.properties",
-    "ottla delegation-tokens --describe --command-config alice.properties",
-)
 FOLLOW = "ottla consume clicks --follow --from-beginning"
 
 PLANS: Mapping[str, PagePlan] = {
@@ -103,7 +98,6 @@ PLANS: Mapping[str, PagePlan] = {
                 _ELSEWHERE + "tests/unit/cli/test_zookeeper.py"
             ),
             **dict.fromkeys(_ACLS, _ELSEWHERE + "tests/peers/test_security_kafka_acls.py"),
-            **dict.fromkeys(_TOKENS, _ELSEWHERE + "tests/integration/test_security_tokens.py"),
         },
         drawn={
             "EU90pM3STQq4HeI_CKdueA": (
