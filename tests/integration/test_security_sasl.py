@@ -254,3 +254,48 @@ async def test_what_cannot_be_served_stops_the_start(
     with pytest.raises(ConfigError, match=text):
         async with running(tmp_path, settings=settings):
             pass
+
+
+async def test_failed_logins_cost_more_and_more(tmp_path: Path) -> None:
+    """Of one name: its neighbours on the same address are let in meanwhile."""
+    async with running(tmp_path) as cluster:
+        waits = []
+        for _ in range(5):
+            peer = await SaslPeer.open(cluster)
+            await peer.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            before = time.monotonic()
+            await peer.answer(m.SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 0)
+            waits.append(time.monotonic() - before)
+        # 20 ms, doubled four times.
+        assert waits[4] > 0.3 > waits[0]
+        guesses = []
+        for _ in range(100):
+            peer = await SaslPeer.open(cluster)
+            await peer.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            peer.send(m.SaslAuthenticateRequest(auth_bytes=b"\0alice\0guess"), 0)
+            guesses.append(asyncio.ensure_future(peer.frame()))
+        # What is too many for one name is closed without a word.
+        await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED)
+        closed = [guess for guess in guesses if guess.done()]
+        assert closed and {guess.result() for guess in closed} == {None}
+        await cluster.ask(ADMIN, m.MetadataRequest(topics=[]), 9)
+        assert not all(guess.done() for guess in guesses)
+        for guess in guesses:
+            guess.cancel()
+        await asyncio.gather(*guesses, return_exceptions=True)
+
+
+async def test_a_right_password_after_wrong_ones_waits_with_them(tmp_path: Path) -> None:
+    slow = {"connection.failed.authentication.delay.ms": "500"}
+    async with running(tmp_path, settings=slow) as cluster:
+        peer = await SaslPeer.open(cluster)
+        await peer.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        peer.send(m.SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 0)
+        before = time.monotonic()
+        await cluster.until(
+            lambda: cluster.nodes[0]._servers[1]._login_delays._names,  # type: ignore[union-attr]
+            "the failure",
+        )
+        answer = await cluster.ask(ALICE, m.MetadataRequest(topics=[]), 9)
+        assert time.monotonic() - before > 0.4
+        assert len(answer.brokers) == 1
