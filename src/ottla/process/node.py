@@ -19,7 +19,12 @@ from ottla.process.parts import NodeParts
 from ottla.process.settings import StartError, check_features, java_date, with_dynamic_config
 from ottla.process.stop_signals import stop_signals
 from ottla.process.tuning import share_for_connections
-from ottla.security.setup import check_security, make_sasl_users, make_token_keys
+from ottla.security.setup import (
+    check_security,
+    make_login_delays,
+    make_sasl_users,
+    make_token_keys,
+)
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
 
@@ -169,8 +174,9 @@ class Node:
             self._endings.append(keys.stop)
             await keys.start()
         sasl_users = make_sasl_users(parts.scram_users, token_keys, self.runtime)
+        delays = make_login_delays(self.config)
         for endpoint in self.config.listeners:
-            server = BrokerServer(self.runtime, self.config, endpoint, quotas, sasl_users)
+            server = BrokerServer(self.runtime, self.config, endpoint, quotas, sasl_users, delays)
             await _bind(server, endpoint)
             self._servers.append(server)
 

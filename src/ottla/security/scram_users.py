@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import unquote_plus
 
-from ottla.metadata.store import NoNodeError
-from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigZnode
+from ottla.metadata.entity_configs import USERS, desanitize, read_entity, user_names
+from ottla.metadata.znodes import DEFAULT_ENTITY
 from ottla.security.sasl.scram import (
     SCRAM_HASHES,
     ScramCredential,
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
 
 logger = logging.getLogger(__name__)
-
-_USERS = "users"
 
 
 class Tokens(Protocol):
@@ -50,23 +47,14 @@ class ScramUserCache:
         return None if self._tokens is None else self._tokens.find(mechanism, token_id)
 
     async def load_all(self, store: MetadataStore) -> None:
-        try:
-            names = await store.children(ConfigZnode.path(_USERS))
-        except NoNodeError:
-            return
-        for name in names:
-            await self.take(store, f"{_USERS}/{name}")
+        for name in await user_names(store):
+            await self.take(store, f"{USERS}/{name}")
 
     async def take(self, store: MetadataStore, entity_path: str) -> None:
         """Reads one user's credentials again; other entities are passed over."""
         entity_type, _, name = entity_path.partition("/")
-        if entity_type != _USERS or "/" in name or name == DEFAULT_ENTITY:
-            return
-        try:
-            data, _ = await store.get(ConfigZnode.path(_USERS, name))
-        except NoNodeError:
-            data = None
-        self.set(unquote_plus(name), ConfigZnode.decode(data))
+        if entity_type == USERS and "/" not in name and name != DEFAULT_ENTITY:
+            self.set(desanitize(name), await read_entity(store, entity_path))
 
     def set(self, name: str, configs: Mapping[str, str]) -> None:
         """Takes over one user's configs. A credential that cannot be read is none: it lets nobody

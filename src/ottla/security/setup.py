@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
     from ottla.security.delegation_tokens import DelegationTokens
+    from ottla.security.login_delays import LoginDelays
     from ottla.security.sasl.exchange import Credentials
     from ottla.security.sasl.mechanisms import SaslUsers
     from ottla.security.sasl.oauth.keys import TokenKeys
@@ -83,6 +84,20 @@ def make_token_keys(config: BrokerConfig, runtime: Runtime) -> dict[OAuthSetting
     from ottla.security.sasl.oauth.keys import TokenKeys
 
     return {each: TokenKeys(each, runtime.clock, read_document) for each in sorted(wanted)}
+
+
+def make_login_delays(config: BrokerConfig) -> LoginDelays | None:
+    """What failed logins cost, on all listeners together; None where there are no logins."""
+    if not any(endpoint.security_protocol.startswith("SASL_") for endpoint in config.listeners):
+        return None
+    from ottla.security.login_delays import LONGEST_MS, LoginDelays
+
+    idle_ms = config.integer("connections.max.idle.ms")
+    return LoginDelays(
+        config.integer("connection.failed.authentication.delay.ms"),
+        # A connection that waits is silent: it must not be closed for that.
+        min(LONGEST_MS, idle_ms / 2) if idle_ms >= 0 else LONGEST_MS,
+    )
 
 
 def make_authorizer(

@@ -86,6 +86,8 @@ ROUTES: tuple[Route, ...] = (
     Route(47, "OffsetDelete", "offset_delete", 0, 0),
     Route(48, "DescribeClientQuotas", "describe_client_quotas", 0, 1),
     Route(49, "AlterClientQuotas", "alter_client_quotas", 0, 1),
+    Route(50, "DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0),
+    Route(51, "AlterUserScramCredentials", "alter_user_scram_credentials", 0, 0),
     Route(56, "AlterPartition", "alter_partition", 0, 0),
     Route(60, "DescribeCluster", "describe_cluster", 0, 1),
     Route(61, "DescribeProducers", "describe_producers", 0, 0),

@@ -19,6 +19,7 @@ from ottla.broker.network.answers import Answers
 from ottla.broker.network.direct_lane import DirectLane
 from ottla.broker.requests import dispatch
 from ottla.broker.requests.accounting import Bill, asked_wait_ms, open_bill
+from ottla.errors import InvariantViolated
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ class Listener(Protocol):
     max_request_bytes: int
     # Of a peer that is not authenticated yet.
     max_token_bytes: int
-    refusal_delay_s: float
     read_buffer: memoryview
 
     @property
@@ -63,6 +63,9 @@ class Listener(Protocol):
     def new_authentication(self, before: Authenticated | None = None) -> Authentication | None:
         """What a new connection has to pass first, or one that is through once more; None where
         the listener asks for nothing."""
+
+    def login_wait_s(self, host: str, name: str, *, is_refused: bool) -> float | None:
+        """How long the outcome of an authentication is held back; None where too many are."""
 
     def receive(self, connection: ClientConnection) -> Turn:
         """Counts a new connection in and says when it is served, or why it is refused."""
@@ -300,20 +303,39 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _authenticate(self, authentication: Authentication, frame: memoryview) -> None:
         step = authentication.take(frame)
-        if step.refusal is not None:
+        if step.refusal is None and authentication.authenticated is None:
+            self._answers.write(step.chunks)
+            return
+        wait_s = self.server.login_wait_s(
+            self.client_host, authentication.claimed_name, is_refused=step.refusal is not None
+        )
+        if wait_s is None:
+            self.close("too many failed logins of this user from this address")
+        elif step.refusal is not None:
             # Both the answer and the closing wait: guessing must be slow.
             self._refused = True
             self._queue.clear()
-            loop = asyncio.get_running_loop()
-            loop.call_later(self.server.refusal_delay_s, self._refuse, step.chunks, step.refusal)
-            return
-        self._answers.write(step.chunks)
-        if authentication.authenticated is not None:
-            identity = authentication.authenticated.identity
-            self.principal, self._is_by_token = identity.principal, identity.by_token
-            self._authentication = None
-            self._session = authentication.session
-            self._frames.max_bytes = self.server.max_request_bytes
+            self.server.loop.call_later(wait_s, self._refuse, step.chunks, step.refusal)
+        elif wait_s > 0:
+            self._muted = True
+            self.server.loop.call_later(wait_s, self._admit_late, authentication, step.chunks)
+        else:
+            self._admit(authentication, step.chunks)
+
+    def _admit(self, authentication: Authentication, chunks: list[bytes | memoryview]) -> None:
+        if authentication.authenticated is None:
+            raise InvariantViolated("a peer is let in that is not authenticated")
+        self._answers.write(chunks)
+        identity = authentication.authenticated.identity
+        self.principal, self._is_by_token = identity.principal, identity.by_token
+        self._authentication = None
+        self._session = authentication.session
+        self._frames.max_bytes = self.server.max_request_bytes
+
+    def _admit_late(self, authentication: Authentication, chunks: list[bytes | memoryview]) -> None:
+        """Others have failed under this name on this address just now."""
+        self._admit(authentication, chunks)
+        self._unmute()
 
     def _is_in_session(self, session: Session, frame: memoryview) -> bool:
         """Whether the request is to be served. Otherwise it begins another authentication, or it

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.broker.requests.authentication import Authentication
     from ottla.config.broker import BrokerConfig
     from ottla.runtime import Runtime, Server
+    from ottla.security.login_delays import LoginDelays
     from ottla.security.sasl.mechanisms import SaslSettings, SaslUsers
     from ottla.security.sasl.server import Authenticated
     from ottla.types import Endpoint
@@ -50,18 +51,19 @@ class BrokerServer:
         endpoint: Endpoint,
         quotas: ConnectionQuotas | None = None,
         sasl_users: SaslUsers | None = None,
+        login_delays: LoginDelays | None = None,
     ) -> None:
         """`quotas` counts the connections of all listeners of a broker; those that ask for SASL
-        need `sasl_users`."""
+        need `sasl_users` and `login_delays`."""
         self.listener = endpoint.listener
         self.processing = False
         self.max_request_bytes = config.integer("socket.request.max.bytes")
         # Of a peer that is not authenticated yet.
         self.max_token_bytes = config.integer("sasl.server.max.receive.size")
-        self.refusal_delay_s = config.integer("connection.failed.authentication.delay.ms") / 1000
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         self._sasl = _sasl_settings(config, endpoint)
         self._sasl_users = sasl_users
+        self._login_delays = login_delays
         self._runtime = runtime
         self._endpoint = endpoint
         self._quotas = quotas or ConnectionQuotas(config)
@@ -100,6 +102,15 @@ class BrokerServer:
         from ottla.broker.requests.authentication import Authentication
 
         return Authentication(self._sasl, self._sasl_users, self._runtime.clock, before)
+
+    def login_wait_s(self, host: str, name: str, *, is_refused: bool) -> float | None:
+        """How long the outcome of an authentication is held back; None where too many are."""
+        delays = self._login_delays
+        if delays is None:
+            raise InvariantViolated("a listener with SASL has no delays")
+        after = delays.after_failure if is_refused else delays.after_success
+        wait_ms = after(host, name, self.monotonic_ms())
+        return None if wait_ms is None else wait_ms / 1000
 
     def monotonic_ms(self) -> float:
         return self._runtime.clock.monotonic_ms()

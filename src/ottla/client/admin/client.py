@@ -14,6 +14,7 @@ from ottla.client.admin.configs import ConfigCalls
 from ottla.client.admin.partitions import PartitionCalls
 from ottla.client.admin.quotas import QuotaCalls
 from ottla.client.admin.records import RecordCalls
+from ottla.client.admin.scram import ScramCalls
 from ottla.client.admin.session import error_or_none
 from ottla.client.admin.tokens import TokenCalls
 from ottla.client.admin.types import (
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _DELETE_TOPICS_MAX_VERSION = 5
 
 
-class Admin(AclCalls, ConfigCalls, PartitionCalls, QuotaCalls, RecordCalls, TokenCalls):
+class Admin(AclCalls, ConfigCalls, PartitionCalls, QuotaCalls, RecordCalls, ScramCalls, TokenCalls):
     """One session; `close` it, or use it as an async context manager."""
 
     @classmethod
