@@ -318,7 +318,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.server.loop.call_later(wait_s, self._refuse, step.chunks, step.refusal)
         elif wait_s > 0:
             self._muted = True
-            self.server.loop.call_later(wait_s, self._admit_late, authentication, step.chunks)
+            self.server.loop.call_later(wait_s, self._admit, authentication, step.chunks)
         else:
             self._admit(authentication, step.chunks)
 
@@ -331,11 +331,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._authentication = None
         self._session = authentication.session
         self._frames.max_bytes = self.server.max_request_bytes
-
-    def _admit_late(self, authentication: Authentication, chunks: list[bytes | memoryview]) -> None:
-        """Others have failed under this name on this address just now."""
-        self._admit(authentication, chunks)
-        self._unmute()
+        if self._muted:
+            # It had to wait: others have failed under this name on this address just now.
+            self._unmute()
 
     def _is_in_session(self, session: Session, frame: memoryview) -> bool:
         """Whether the request is to be served. Otherwise it begins another authentication, or it
