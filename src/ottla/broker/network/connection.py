@@ -24,6 +24,7 @@ from ottla.wire.framing import FrameReader, FrameTooLarge
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from ottla.bounds.repeated_lines import RepeatedLines
     from ottla.broker.context.services import BrokerServices
     from ottla.broker.quotas.connection_rates import Turn
     from ottla.broker.requests.authentication import Authentication
@@ -46,6 +47,9 @@ class Listener(Protocol):
     max_token_bytes: int
     refusal_delay_s: float
     read_buffer: memoryview
+    # Lines that any client can cause: about closed connections, about failed requests.
+    closings: RepeatedLines
+    failures: RepeatedLines
 
     @property
     def services(self) -> BrokerServices: ...
@@ -200,7 +204,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.abort()
 
     def _log_closing(self, reason: str) -> None:
-        logger.warning(
+        self.server.closings.log(
+            logging.WARNING,
+            self.client_host,
+            reason,
             "closing connection from %s:%d on listener %s: %s",
             self.client_host,
             self._client_port,
@@ -328,6 +335,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _answer_failure(self, call: dispatch.Call, bill: Bill | None, error: Exception) -> None:
         wait_ms = 0 if bill is None else bill.fail(error)
         self._mute(wait_ms)
+        dispatch.log_failure(call, error, self.server.failures, self.client_host)
         try:
             self._answers.write(dispatch.encode_failure(call, error, wait_ms))
         except CloseConnection as closing:

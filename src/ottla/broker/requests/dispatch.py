@@ -20,6 +20,7 @@ from ottla.wire import framing
 from ottla.wire.codec import WireError
 
 if TYPE_CHECKING:
+    from ottla.bounds.repeated_lines import RepeatedLines
     from ottla.broker.context.services import BrokerServices
 
 logger = logging.getLogger(__name__)
@@ -125,30 +126,39 @@ def _has_produce_error(response: Any) -> bool:
     )
 
 
+def log_failure(call: Call, error: Exception, lines: RepeatedLines, client_host: str) -> None:
+    """Says why a request failed; a client that fails on purpose fills no log."""
+    name = call.loaded.route.name
+    if isinstance(error, CloseConnection):
+        return
+    if isinstance(error, KafkaError):
+        text = "%s failed with %s: %s"
+        about = name, error.code.name
+        lines.log(logging.INFO, client_host, about, text, *about, error)
+    elif isinstance(error, StoreError):
+        # The store was away or the session ended: nothing here is broken.
+        text = "%s was not done, the store failed: %r"
+        lines.log(logging.WARNING, client_host, (name, type(error)), text, name, error)
+    else:
+        logger.error("%s failed unexpectedly", name, exc_info=error)
+
+
 def encode_failure(
     call: Call, error: Exception, throttle_time_ms: int = 0
 ) -> list[bytes | memoryview]:
     """The API's own error form of a handler's exception; raises CloseConnection without one."""
     from ottla.broker.requests.error_responses import error_response  # rare path
 
-    name = call.loaded.route.name
     if isinstance(error, CloseConnection):
         raise error
+    code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
     if isinstance(error, KafkaError):
         code, message = error.code, error.message
-        logger.info("%s failed with %s: %s", name, code.name, error)
-    elif isinstance(error, StoreError):
-        # The store was away or the session ended: nothing here is broken.
-        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        logger.warning("%s was not done, the store failed: %r", name, error)
-    else:
-        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        logger.error("%s failed unexpectedly", name, exc_info=error)
     if call.loaded.route.api_key == _PRODUCE and call.request.acks == 0:
         raise CloseConnection("a produce request with acks=0 failed")
     response = error_response(call.loaded, call.request, call.answer_version, code, message)
     if response is None:
-        raise CloseConnection(f"{name} failed and has no error form")
+        raise CloseConnection(f"{call.loaded.route.name} failed and has no error form")
     if throttle_time_ms and hasattr(response, "throttle_time_ms"):
         response.throttle_time_ms = throttle_time_ms
     return framing.encode_response(response, call.answer_version, call.correlation_id)
