@@ -21,6 +21,8 @@ from ottla.types import TopicPartition
 
 Elections = dict[TopicPartition, int | KafkaError]
 
+_UNKNOWN_SHOWN = 10
+
 
 def on_preferred_replica_election(
     ctx: ControllerContext, event: PreferredReplicaElection
@@ -48,9 +50,10 @@ def elect(
     """The new leader of each partition, or why there is none (processReplicaLeaderElection)."""
     elections: Elections = {}
     electable = []
+    unknown = []
     for tp in dict.fromkeys(asked):
         if not ctx.is_known(tp):
-            ctx.journal.info(f"Skipping replica leader election for {tp}: it does not exist")
+            unknown.append(tp)
             elections[tp] = KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
             )
@@ -63,6 +66,11 @@ def elect(
             elections[tp] = KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
         else:
             electable.append(tp)
+    if unknown:
+        # One line, however many a client has made up.
+        shown = ", ".join(map(str, unknown[:_UNKNOWN_SHOWN]))
+        more = f" and {len(unknown) - _UNKNOWN_SHOWN} more" * (len(unknown) > _UNKNOWN_SHOWN)
+        ctx.journal.info(f"Skipping replica leader election for {shown}{more}: no such partition")
     strategy = Strategy.UNCLEAN if unclean else Strategy.PREFERRED
     failures = (
         (yield from partition_machine.to_online(ctx, electable, strategy)) if electable else {}
