@@ -6,6 +6,7 @@ from ottla.bounds.batches import (
     MAX_CHANGES,
     PARTITIONS_PER_EVENT,
     check_changes,
+    first_of,
     pieces,
     pieces_of_mapping,
 )
@@ -34,3 +35,8 @@ def test_pieces_are_the_whole(extra: int) -> None:
 def test_nothing_is_one_empty_piece() -> None:
     assert list(pieces([])) == [[]]
     assert list(pieces_of_mapping({})) == [{}]
+
+
+def test_a_line_names_the_first_ones() -> None:
+    assert first_of(["a", "b"]) == "a, b"
+    assert first_of(range(12)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"

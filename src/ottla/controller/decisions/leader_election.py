@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.bounds.batches import first_of
 from ottla.controller import partition_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.election import Strategy
@@ -20,8 +21,6 @@ from ottla.metadata.znodes import PreferredReplicaElectionZnode
 from ottla.types import TopicPartition
 
 Elections = dict[TopicPartition, int | KafkaError]
-
-_UNKNOWN_SHOWN = 10
 
 
 def on_preferred_replica_election(
@@ -67,10 +66,9 @@ def elect(
         else:
             electable.append(tp)
     if unknown:
-        # One line, however many a client has made up.
-        shown = ", ".join(map(str, unknown[:_UNKNOWN_SHOWN]))
-        more = f" and {len(unknown) - _UNKNOWN_SHOWN} more" * (len(unknown) > _UNKNOWN_SHOWN)
-        ctx.journal.info(f"Skipping replica leader election for {shown}{more}: no such partition")
+        ctx.journal.info(
+            f"Skipping replica leader election for {first_of(unknown)}: no such partition"
+        )
     strategy = Strategy.UNCLEAN if unclean else Strategy.PREFERRED
     failures = (
         (yield from partition_machine.to_online(ctx, electable, strategy)) if electable else {}
