@@ -11,8 +11,11 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ottla.bounds.repeated_lines import RepeatedLines
 from ottla.broker.network.connection import ClientConnection
+from ottla.broker.network.connection import logger as connection_logger
 from ottla.broker.network.limits import ConnectionQuotas
+from ottla.broker.requests import dispatch
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
@@ -61,6 +64,8 @@ class BrokerServer:
         # Of a peer that is not authenticated yet.
         self.max_token_bytes = config.integer("sasl.server.max.receive.size")
         self.read_buffer = memoryview(bytearray(READ_BYTES))
+        self.closings = RepeatedLines(connection_logger, runtime.clock)
+        self.failures = RepeatedLines(dispatch.logger, runtime.clock)
         self._sasl = _sasl_settings(config, endpoint)
         self._sasl_users = sasl_users
         self._login_delays = login_delays
