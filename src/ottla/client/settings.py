@@ -71,4 +71,4 @@ def _credentials(properties: dict[str, str]) -> Credentials | None:
     # By its last word: Kafka's clients are often shaded into packages of another name.
     if module.name.rpartition(".")[2] != LOGIN_MODULES[mechanism].rpartition(".")[2]:
         raise ConfigError(f"sasl.jaas.config must name {LOGIN_MODULES[mechanism]}")
-    return client_credentials(mechanism, module.options)
+    return client_credentials(mechanism, module.options, properties)

@@ -17,6 +17,9 @@ from ottla.security.sasl.mechanisms import (
     SaslSettings,
     client_credentials,
 )
+from ottla.security.sasl.oauth.credentials import TOKEN_URL
+from ottla.security.sasl.oauth.exchange import OAUTHBEARER
+from ottla.security.sasl.oauth.validation import OAuthSettings
 from ottla.security.sasl.plain import PLAIN
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ def sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings | None:
             if option.startswith(_USER_OPTION)
         },
         {mechanism: _max_reauth_ms(config, listener, mechanism) for mechanism in mechanisms},
+        _oauth_settings(config, listener) if OAUTHBEARER in mechanisms else None,
     )
 
 
@@ -64,12 +68,15 @@ def broker_credentials(config: BrokerConfig, listener: str) -> Credentials | Non
             "when SASL is used for inter-broker communication"
         )
     options = _jaas(config, listener, mechanism).options
+    if mechanism == OAUTHBEARER:
+        url = _of_listener(config, listener, TOKEN_URL)
+        return client_credentials(mechanism, options, {} if url is None else {TOKEN_URL: url})
     if not ("username" in options and "password" in options):
         raise ConfigError(
             f"the JAAS config of listener {listener} has no username and password, which brokers "
             "need among themselves"
         )
-    return client_credentials(mechanism, options)
+    return client_credentials(mechanism, options, {})
 
 
 def _mechanisms(config: BrokerConfig, listener: str) -> tuple[str, ...]:
@@ -82,6 +89,39 @@ def _mechanisms(config: BrokerConfig, listener: str) -> tuple[str, ...]:
             f"supported: {','.join(MECHANISMS)} (sasl.enabled.mechanisms)"
         )
     return tuple(dict.fromkeys(enabled))
+
+
+def _oauth_settings(config: BrokerConfig, listener: str) -> OAuthSettings:
+    """Kafka's own names (KIP-768). Tokens without a signature, which its default takes, are not
+    taken here."""
+    url = _of_listener(config, listener, "sasl.oauthbearer.jwks.endpoint.url")
+    if not url:
+        raise ConfigError(
+            f"Listener {listener} enables OAUTHBEARER: set sasl.oauthbearer.jwks.endpoint.url to "
+            "the keys of your tokens, file:///path/of/jwks.json or https://…"
+        )
+    return OAuthSettings(
+        url,
+        _audiences(config, listener),
+        _of_listener(config, listener, "sasl.oauthbearer.expected.issuer"),
+        config.integer("sasl.oauthbearer.clock.skew.seconds"),
+        _of_listener(config, listener, "sasl.oauthbearer.sub.claim.name") or "sub",
+        config.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
+    )
+
+
+def _audiences(config: BrokerConfig, listener: str) -> tuple[str, ...]:
+    name = "sasl.oauthbearer.expected.audience"
+    own = config.static.get(f"listener.name.{listener.lower()}.{name}")
+    return tuple(config.items(name) if own is None else comma_separated(own))
+
+
+def _of_listener(config: BrokerConfig, listener: str, name: str) -> str | None:
+    prefix = f"listener.name.{listener.lower()}."
+    for key in (f"{prefix}{OAUTHBEARER.lower()}.{name}", prefix + name):
+        if key in config.static:
+            return config.static[key]
+    return config.optional_text(name)
 
 
 def _max_reauth_ms(config: BrokerConfig, listener: str, mechanism: str) -> int:

@@ -35,16 +35,16 @@ class Tokens(Protocol):
 class ScramUserCache:
     """A `ScramUsers` that follows the store."""
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: Tokens | None = None) -> None:
+        """`tokens` is None where there are no delegation tokens."""
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
-        # None where there are no delegation tokens.
-        self.tokens: Tokens | None = None
+        self._tokens = tokens
 
     def find(self, mechanism: str, name: str) -> ScramCredential | None:
         return self._credentials.get((mechanism, name))
 
     def find_token(self, mechanism: str, token_id: str) -> TokenCredential | None:
-        return None if self.tokens is None else self.tokens.find(mechanism, token_id)
+        return None if self._tokens is None else self._tokens.find(mechanism, token_id)
 
     async def load_all(self, store: MetadataStore) -> None:
         for name in await user_names(store):

@@ -1,1 +1,1 @@
-"""A program in Go that logs in with franz-go and kafka-go; built from the modules Go has or fetches."""
+"""A program in Go that logs in with franz-go and with kafka-go (`make peers` builds it)."""

@@ -70,6 +70,6 @@ def test_tokens_where_there_are_some() -> None:
         def find(self, mechanism: str, token_id: str) -> TokenCredential | None:
             return token if token_id == "id" else None
 
-    users.tokens = Tokens()
+    users = ScramUserCache(Tokens())
     assert users.find_token(SCRAM_SHA_256, "id") is token
     assert users.find_token(SCRAM_SHA_256, "other") is None

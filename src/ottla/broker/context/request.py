@@ -28,6 +28,8 @@ class RequestContext:
     listener: str
     client_host: str
     principal: str = "User:ANONYMOUS"
+    # The user showed a delegation token.
+    by_token: bool = False
     authorizer: AclAuthorizer | None = None
 
     @property

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
+    from ottla.security.delegation_tokens import DelegationTokens
 
 
 @dataclass(slots=True)
@@ -51,6 +52,8 @@ class BrokerServices:
     mutation_quotas: MutationQuotas
     # None: everything is allowed.
     authorizer: AclAuthorizer | None = None
+    # None: the brokers have no key for tokens.
+    delegation_tokens: DelegationTokens | None = None
     # None: clients have no quotas.
     client_quotas: ClientQuotas | None = None
     # None: nothing is counted.

@@ -79,6 +79,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.client_host = "?"
         self._client_port = 0
         self.principal = "User:ANONYMOUS"
+        # By a delegation token.
+        self._is_by_token = False
         self._answers = Answers(self._parked_have_left)
         # What the peer has to pass before its requests are served; None once it has for good.
         self._admission = server.new_admission(self, self._answers)
@@ -263,7 +265,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         bill = open_bill(server.services, len(frame), self.principal)
         try:
             call = dispatch.begin(
-                server.services, frame, server.listener, self.client_host, self.principal
+                server.services,
+                frame,
+                server.listener,
+                self.client_host,
+                self.principal,
+                by_token=self._is_by_token,
             )
         except CloseConnection as error:
             self.close(str(error))
@@ -285,7 +292,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     # being let in
 
     def admit(self, through: Authenticated, *, for_good: bool) -> None:
-        self.principal = through.identity.principal
+        identity = through.identity
+        self.principal, self._is_by_token = identity.principal, identity.by_token
         self._frames.max_bytes = self.server.max_request_bytes
         if for_good:
             self._admission = None

@@ -44,7 +44,13 @@ class Call:
 
 
 def begin(
-    services: BrokerServices, frame: memoryview, listener: str, client_host: str, principal: str
+    services: BrokerServices,
+    frame: memoryview,
+    listener: str,
+    client_host: str,
+    principal: str,
+    *,
+    by_token: bool = False,
 ) -> Call:
     """Decodes a request and prepares its handler; raises CloseConnection where no answer exists."""
     call = read(frame)
@@ -58,6 +64,7 @@ def begin(
         listener,
         client_host,
         principal,
+        by_token,
         services.authorizer,
     )
     call.running = call.loaded.handle(context, call.request)

@@ -16,6 +16,7 @@ from ottla.client.admin.quotas import QuotaCalls
 from ottla.client.admin.records import RecordCalls
 from ottla.client.admin.scram import ScramCalls
 from ottla.client.admin.session import error_or_none
+from ottla.client.admin.tokens import TokenCalls
 from ottla.client.admin.types import (
     ClusterDescription,
     CreatedTopic,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _DELETE_TOPICS_MAX_VERSION = 5
 
 
-class Admin(AclCalls, ConfigCalls, PartitionCalls, QuotaCalls, RecordCalls, ScramCalls):
+class Admin(AclCalls, ConfigCalls, PartitionCalls, QuotaCalls, RecordCalls, ScramCalls, TokenCalls):
     """One session; `close` it, or use it as an async context manager."""
 
     @classmethod
