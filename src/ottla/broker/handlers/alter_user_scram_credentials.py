@@ -54,7 +54,7 @@ async def handle(
             result_class(
                 user=name,
                 error_code=ErrorCode.NONE if error is None else error.code,
-                error_message=None if error is None else str(error),
+                error_message="" if error is None else str(error),
             )
             for name, error in errors.items()
         ]

@@ -36,7 +36,7 @@ async def handle(
         names = sorted(desanitize(name) for name in await user_names(store))
         found = [await _result(store, name) for name in names]
         results = [result for result in found if result is not None]
-    return m.DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    return m.DescribeUserScramCredentialsResponse(error_message="", results=results)
 
 
 async def _asked_for(store: MetadataStore, name: str, times: int) -> Result:
@@ -71,7 +71,7 @@ async def _result(store: MetadataStore, name: str) -> Result | None:
     info_class = m.DescribeUserScramCredentialsResponse.CredentialInfo
     return Result(
         user=name,
-        error_message=None,
+        error_message="",
         credential_infos=[
             info_class(mechanism=mechanism, iterations=iterations)
             for mechanism, iterations in infos

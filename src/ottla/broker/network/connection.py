@@ -19,7 +19,6 @@ from ottla.broker.network.answers import Answers
 from ottla.broker.network.direct_lane import DirectLane
 from ottla.broker.requests import dispatch
 from ottla.broker.requests.accounting import Bill, asked_wait_ms, open_bill
-from ottla.errors import InvariantViolated
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from ottla.bounds.repeated_lines import RepeatedLines
     from ottla.broker.context.services import BrokerServices
+    from ottla.broker.network.admission import Admission
     from ottla.broker.quotas.connection_rates import Turn
-    from ottla.broker.requests.authentication import Authentication, Session
     from ottla.security.sasl.server import Authenticated
     from ottla.wire.framing import Chunks
 
@@ -62,15 +61,8 @@ class Listener(Protocol):
     def time(self) -> float:
         """Seconds of the event loop's clock."""
 
-    def monotonic_ms(self) -> float:
-        """Milliseconds of the runtime's clock for durations."""
-
-    def new_authentication(self, before: Authenticated | None = None) -> Authentication | None:
-        """What a new connection has to pass first, or one that is through once more; None where
-        the listener asks for nothing."""
-
-    def login_wait_s(self, host: str, name: str, *, is_refused: bool) -> float | None:
-        """How long the outcome of an authentication is held back; None where too many are."""
+    def new_admission(self, connection: ClientConnection, answers: Answers) -> Admission | None:
+        """What a new connection has to pass first; None where the listener asks for nothing."""
 
     def receive(self, connection: ClientConnection) -> Turn:
         """Counts a new connection in and says when it is served, or why it is refused."""
@@ -94,16 +86,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.principal = "User:ANONYMOUS"
         # By a delegation token.
         self._is_by_token = False
-        # What the peer has to pass before its requests are served; None once it has.
-        self._authentication = server.new_authentication()
-        # Of a peer that is through, where it has to show again some time who it is (KIP-368).
-        self._session: Session | None = None
+        self._answers = Answers(self._parked_have_left)
+        # What the peer has to pass before its requests are served; None once it has for good.
+        self._admission = server.new_admission(self, self._answers)
         self._refused = False
         self._frames = FrameReader(
-            server.max_request_bytes if self._authentication is None else server.max_token_bytes
+            server.max_request_bytes if self._admission is None else server.max_token_bytes
         )
         self._queue: deque[memoryview] = deque()
-        self._answers = Answers(self._parked_have_left)
         self._direct_lane = DirectLane(server.listener, self._answers)
         self._unserved_bytes = 0
         self._transport: asyncio.Transport | None = None
@@ -159,8 +149,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         taken = 0
         if (
             server.processing
-            and self._authentication is None
-            and self._session is None
+            and self._admission is None
             and not (self._queue or self._frames.partial or self._is_held)
         ):
             taken = self._direct_lane.serve_in_place(server.services, data, self._frames.max_bytes)
@@ -192,6 +181,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport = None
         self._queue.clear()
         self._answers.forget()
+        self._admission = None
         self.server.forget(self)
 
     # serving
@@ -263,12 +253,10 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _serve_first(self, queue: deque[memoryview]) -> bool:
         """False where the first request has to wait until parked answers have left."""
-        if self._authentication is not None:
-            self._authenticate(self._authentication, queue.popleft())
-            return True
-        if self._session is not None and not self._is_in_session(self._session, queue[0]):
-            # Another authentication begins when the answers before it have left.
-            return not self._answers.parked
+        if self._admission is not None:
+            taken = self._admission.serve_first(queue)
+            if taken is not None:
+                return taken
         if self._direct_lane.serve_queued(self.server.services, queue):
             return True
         if self._answers.parked:
@@ -318,57 +306,36 @@ class ClientConnection(asyncio.BufferedProtocol):
         except CloseConnection as error:
             self.close(str(error))
 
-    def _authenticate(self, authentication: Authentication, frame: memoryview) -> None:
-        step = authentication.take(frame)
-        if step.refusal is None and authentication.authenticated is None:
-            self._answers.write(step.chunks)
-            return
-        wait_s = self.server.login_wait_s(
-            self.client_host, authentication.claimed_name, is_refused=step.refusal is not None
-        )
-        if wait_s is None:
-            self.close("too many failed logins of this user from this address")
-        elif step.refusal is not None:
-            # Both the answer and the closing wait: guessing must be slow.
-            self._refused = True
-            self._queue.clear()
-            self.server.loop.call_later(wait_s, self._refuse, step.chunks, step.refusal)
-        elif wait_s > 0:
-            self._muted = True
-            self.server.loop.call_later(wait_s, self._admit, authentication, step.chunks)
-        else:
-            self._admit(authentication, step.chunks)
+    # being let in
 
-    def _admit(self, authentication: Authentication, chunks: list[bytes | memoryview]) -> None:
-        if authentication.authenticated is None:
-            raise InvariantViolated("a peer is let in that is not authenticated")
-        self._answers.write(chunks)
-        identity = authentication.authenticated.identity
+    def admit(self, through: Authenticated, *, for_good: bool) -> None:
+        identity = through.identity
         self.principal, self._is_by_token = identity.principal, identity.by_token
-        self._authentication = None
-        self._session = authentication.session
         self._frames.max_bytes = self.server.max_request_bytes
-        if self._muted:
-            # It had to wait: others have failed under this name on this address just now.
+        if for_good:
+            self._admission = None
+
+    def refuse(self, wait_s: float, chunks: list[bytes | memoryview], reason: str) -> None:
+        """Reads nothing more, answers after the wait, and closes."""
+        self._refused = True
+        self._queue.clear()
+
+        def answer() -> None:
+            self._answers.write(chunks)
+            self.close(reason)
+
+        self.server.loop.call_later(wait_s, answer)
+
+    def hold_back(self, wait_s: float, then: Callable[[], None]) -> None:
+        """Serves nothing for a while, then does what is given, then goes on."""
+
+        def go_on() -> None:
+            if self._transport is not None:
+                then()
             self._unmute()
 
-    def _is_in_session(self, session: Session, frame: memoryview) -> bool:
-        """Whether the request is to be served. Otherwise it begins another authentication, or it
-        came too late and the connection is closed without a word (KIP-368)."""
-        now_ms = self.server.monotonic_ms()
-        if session.is_renewed_by(frame, now_ms):
-            if not self._answers.parked:
-                self._session = None
-                self._authentication = self.server.new_authentication(session.authenticated)
-            return False
-        if session.is_over(now_ms):
-            self.close()
-            return False
-        return True
-
-    def _refuse(self, chunks: list[bytes | memoryview], reason: str) -> None:
-        self._answers.write(chunks)
-        self.close(reason)
+        self._muted = True
+        self.server.loop.call_later(wait_s, go_on)
 
     async def _complete(self, serving: Any) -> None:
         try:

@@ -20,6 +20,8 @@ from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
     from ottla.broker.context.services import BrokerServices
+    from ottla.broker.network.admission import Admission
+    from ottla.broker.network.answers import Answers
     from ottla.broker.quotas.connection_rates import Turn
     from ottla.broker.requests.authentication import Authentication
     from ottla.config.broker import BrokerConfig
@@ -97,13 +99,18 @@ class BrokerServer:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    def new_authentication(self, before: Authenticated | None = None) -> Authentication | None:
-        """What a new connection has to pass first, or one that is through once more; None where
-        the listener asks for nothing."""
+    def new_admission(self, connection: ClientConnection, answers: Answers) -> Admission | None:
+        """What a new connection has to pass first; None where the listener asks for nothing."""
         if self._sasl is None:
             return None
-        if self._sasl_users is None:
-            raise InvariantViolated("a listener with SASL knows no users")
+        from ottla.broker.network.admission import Admission
+
+        return Admission(self, connection, answers)
+
+    def new_authentication(self, before: Authenticated | None = None) -> Authentication:
+        """For a new connection, or once more for one that is through."""
+        if self._sasl is None or self._sasl_users is None:
+            raise InvariantViolated("a listener without SASL is asked for an authentication")
         from ottla.broker.requests.authentication import Authentication
 
         return Authentication(self._sasl, self._sasl_users, self._runtime.clock, before)
