@@ -153,15 +153,6 @@ PLANS: Mapping[str, PagePlan] = {
             " --resource-pattern-type prefixed": (
                 _ELSEWHERE + "tests/peers/test_security_kafka_acls.py"
             ),
-            **dict.fromkeys(
-                (
-                    "ottla zk ls /config/users --zookeeper 127.0.0.1:2181"
-                    " --zk-credentials ottla-data/config/store.digest",
-                    "ottla zk secure --zookeeper 127.0.0.1:2181"
-                    " --zk-credentials ottla-data/config/store.digest",
-                ),
-                _ELSEWHERE + "tests/integration/test_up_secured.py",
-            ),
         },
         stays={"ottla zookeeper --super-digest-file super.digest": "ls ottla-data/store/*"},
     ),

@@ -38,7 +38,7 @@ _ANSWERS_BY_ID = 5
 async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
     services, controller = ctx.services, ctx.services.orders
     orders = read_orders(request)
-    if not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION):
+    if not ctx.is_from_controller or not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION):
         return _refuse(request, ctx.version, orders, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     sender = Sender(request.controller_id, request.controller_epoch, ctx.header.correlation_id)
     controller.log.handling("LeaderAndIsr", sender, len(orders))
