@@ -21,7 +21,8 @@ PLACES = {
     "transaction.state.log.num.partitions", "zookeeper.connect",
 }  # fmt: skip
 OWN_NAMES = {
-    "ottla.lifecycle.topic.enable", "ottla.metrics.port", "ottla.scheduling.batch.enable",
+    "ottla.lifecycle.topic.enable", "ottla.metrics.port", "ottla.records.validate",
+    "ottla.scheduling.batch.enable",
 }  # fmt: skip
 # Kafka hides these (KRaft's), but forgets to after the first change.
 KRAFT_NAMES = {
