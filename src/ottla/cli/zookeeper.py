@@ -13,6 +13,10 @@ import click
 from ottla.errors import OttlaError
 
 DEFAULT_PORT = 2181
+# As in `zk/server`, which is not imported for a help text.
+MAX_CLIENT_CNXNS = 60
+MAX_CLIENT_MEMORY_MB = 512
+WORDS = "envi,isro,mntr,ruok,srvr"
 # Not a flag: whoever lists processes would read it.
 SUPER_DIGEST = "OTTLA_SUPER_DIGEST"
 
@@ -29,9 +33,9 @@ async def serve(
     fsync: bool = True,
     extended_types: bool = False,
     super_digest: str | None = None,
-    max_client_connections: int | None = None,
-    max_client_memory_mb: int | None = None,
-    words: str | None = None,
+    max_client_connections: int = MAX_CLIENT_CNXNS,
+    max_client_memory_mb: int = MAX_CLIENT_MEMORY_MB,
+    words: str = WORDS,
 ) -> None:
     """Runs until SIGTERM, SIGINT or SIGHUP. `ready_callback` gets the port once clients may come.
 
@@ -41,9 +45,8 @@ async def serve(
     from ottla.process.stop_signals import stop_signals
     from ottla.process.tuning import collect_rarely, raise_file_limit, share_for_connections
     from ottla.runtime import system_runtime
-    from ottla.zk.server.admission import MAX_CLIENT_CONNECTIONS, MAX_CONNECTIONS
-    from ottla.zk.server.holdings import MAX_HELD_BYTES
-    from ottla.zk.server.options import DEFAULT_WORDS, StoreOptions, parse_words
+    from ottla.zk.server.admission import MAX_CONNECTIONS
+    from ottla.zk.server.options import StoreOptions, parse_words
     from ottla.zk.server.pipeline import StoreFailed
     from ottla.zk.server.server import ZooKeeperServer
     from ottla.zk.server.sessions import SessionLimits
@@ -69,17 +72,11 @@ async def serve(
         port,
         limits=SessionLimits.of(tick_ms, min_session_timeout_ms, max_session_timeout_ms),
         fsync=fsync,
-        options=StoreOptions(
-            extended_types, super_digest, DEFAULT_WORDS if words is None else parse_words(words)
-        ),
+        options=StoreOptions(extended_types, super_digest, parse_words(words)),
         # Where connections took all descriptors the journal could not be opened any more.
         max_connections=min(MAX_CONNECTIONS, share_for_connections() or MAX_CONNECTIONS),
-        max_client_connections=(
-            MAX_CLIENT_CONNECTIONS if max_client_connections is None else max_client_connections
-        ),
-        max_held_bytes=(
-            MAX_HELD_BYTES if max_client_memory_mb is None else max_client_memory_mb << 20
-        ),
+        max_client_connections=max_client_connections,
+        max_held_bytes=max_client_memory_mb << 20,
         on_failure=fail,
     )
     await server.start()
@@ -127,21 +124,23 @@ async def serve(
 @click.option(
     "--max-client-cnxns",
     type=click.IntRange(min=0),
-    default=60,
+    default=MAX_CLIENT_CNXNS,
     show_default=True,
     help="Connections of one address, as ZooKeeper's maxClientCnxns; 0 for any number.",
 )
 @click.option(
     "--max-client-memory-mb",
     type=click.IntRange(min=16),
-    default=512,
+    default=MAX_CLIENT_MEMORY_MB,
     show_default=True,
     help="What all clients together may make the store hold: unread answers, watches.",
 )
 @click.option(
     "--4lw-commands-whitelist",
     "words",
-    help="Four-letter words that are answered, or *. Default: envi,isro,mntr,ruok,srvr.",
+    default=WORDS,
+    show_default=True,
+    help="Four-letter words that are answered, or *.",
 )
 def command(
     port: int,
@@ -156,7 +155,7 @@ def command(
     super_digest_file: Path | None,
     max_client_cnxns: int,
     max_client_memory_mb: int,
-    words: str | None,
+    words: str,
 ) -> None:
     """Serve a metadata store that ZooKeeper clients and Apache Kafka brokers can use."""
     if is_repair:
