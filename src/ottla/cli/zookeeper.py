@@ -43,9 +43,7 @@ async def serve(
     refuses a write later.
     """
     from ottla.process.stop_signals import stop_signals
-    from ottla.process.tuning import collect_rarely, raise_file_limit, share_for_connections
     from ottla.runtime import system_runtime
-    from ottla.zk.server.admission import MAX_CONNECTIONS
     from ottla.zk.server.options import StoreOptions, parse_words
     from ottla.zk.server.pipeline import StoreFailed
     from ottla.zk.server.server import ZooKeeperServer
@@ -62,9 +60,6 @@ async def serve(
         if not stopped.done():
             stopped.set_exception(failure)
 
-    # Looking through a million nodes for garbage is a long turn.
-    collect_rarely()
-    raise_file_limit()
     server = ZooKeeperServer(
         system_runtime(),
         data_dir,
@@ -73,8 +68,7 @@ async def serve(
         limits=SessionLimits.of(tick_ms, min_session_timeout_ms, max_session_timeout_ms),
         fsync=fsync,
         options=StoreOptions(extended_types, super_digest, parse_words(words)),
-        # Where connections took all descriptors the journal could not be opened any more.
-        max_connections=min(MAX_CONNECTIONS, share_for_connections() or MAX_CONNECTIONS),
+        max_connections=_places(),
         max_client_connections=max_client_connections,
         max_held_bytes=max_client_memory_mb << 20,
         on_failure=fail,
@@ -88,6 +82,17 @@ async def serve(
         await stopped
     finally:
         await server.stop()
+
+
+def _places() -> int:
+    """For connections: where they took all descriptors the journal could not be opened any more.
+    A million nodes are also a long way to look for garbage."""
+    from ottla.process.tuning import collect_rarely, raise_file_limit, share_for_connections
+    from ottla.zk.server.admission import MAX_CONNECTIONS
+
+    collect_rarely()
+    raise_file_limit()
+    return min(MAX_CONNECTIONS, share_for_connections() or MAX_CONNECTIONS)
 
 
 @click.command("zookeeper")

@@ -23,6 +23,8 @@ _SUPER = "super"
 # is made with it, so that few bytes would become many.
 MAX_IDENTITIES = 16
 MAX_CREDENTIAL_BYTES = 1024
+# What is kept for sharing is bounded.
+_MAX_SHARED_CHARS = 4096
 # No address is longer, with its mask.
 _MAX_NETWORK_CHARS = 64
 
@@ -86,7 +88,20 @@ def resolve(acls: tuple[Acl, ...], identities: tuple[Identity, ...], path: str) 
     if not resolved:
         raise InvalidAclError(path)
     stored = tuple(resolved)
-    return OPEN_ACL if stored == OPEN_ACL else stored
+    return OPEN_ACL if stored == OPEN_ACL else shared(stored)
+
+
+def shared(acls: tuple[Acl, ...]) -> tuple[Acl, ...]:
+    """An equal list that another node has, where there is one: nodes have few different ones, as
+    ZooKeeper's ReferenceCountedACLCache expects."""
+    if sum(len(acl.id) for acl in acls) > _MAX_SHARED_CHARS:
+        return acls
+    return _first_equal(acls)
+
+
+@lru_cache(maxsize=1024)
+def _first_equal(acls: tuple[Acl, ...]) -> tuple[Acl, ...]:
+    return acls
 
 
 def check(
