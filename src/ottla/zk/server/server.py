@@ -246,7 +246,7 @@ class _Connection(PacketStream):
     def let_go(self) -> None:
         super().let_go()
         self._since_ms = self._clock.monotonic_ms()
-        self._steps = None
+        self._end_steps()
 
     def tell_closing(self, reason: object) -> None:
         self._server.tell_closing(self, reason)
@@ -264,18 +264,9 @@ class _Connection(PacketStream):
 
     # --- packets ---
 
-    def touch(self) -> None:
+    def touch(self, now_ms: float) -> None:
         if self._connected:
-            self.session.touch(self._clock.monotonic_ms())
-
-    def is_busy(self) -> bool:
-        return self._steps is not None
-
-    def serve_packet(self, data: bytes, position: int, end: int) -> None:
-        if self._connected:
-            self._serve(data, position, end)
-        else:
-            self._connect(data, position, end)
+            self.session.touch(now_ms)
 
     def refuse_length(self, head: bytes) -> bool:
         """A packet would be too long: before there is a session it may be a word."""
@@ -284,7 +275,10 @@ class _Connection(PacketStream):
         self._end_with(words.answer(head, self._server.status, self.engine.options.words))
         return True
 
-    def _serve(self, data: bytes, position: int, end: int) -> None:
+    def serve_packet(self, data: bytes, position: int, end: int) -> None:
+        if not self._connected:
+            self._connect(data, position, end)
+            return
         if end - position < 8:
             raise JuteError("packet without a header")
         xid, operation = jute.REQUEST_HEADER.unpack_from(data, position)
@@ -293,17 +287,32 @@ class _Connection(PacketStream):
         try:
             if handler is not None:
                 body = handler(self, data, position + 8, end)
-                if type(body) is bytes:
-                    self._answer(xid, body)
+                if type(body) is not bytes:
+                    self._begin_steps(xid, cast("Steps", body))
+                elif len(body) < LARGE_BYTES:
+                    # As `_answer`; written out, because most requests come this way.
+                    engine = self.engine
+                    zxid = engine.tree.last_zxid
+                    packet = jute.FRAMED_REPLY.pack(16 + len(body), xid, zxid, 0) + body
+                    self._unsent += len(packet)
+                    engine.pipeline.push(self, packet)
                 else:
-                    self._steps = xid, cast("Steps", body)
-                    self._turns.wait(self)
+                    self._answer(xid, body)
             else:
                 self._serve_session(xid, operation, data, position + 8, end)
         except StoreError as error:
             self._fail(xid, error.code)
         except JuteError:
             self._fail(xid, MarshallingError.code)
+
+    def _begin_steps(self, xid: int, steps: Steps) -> None:
+        self._steps = xid, steps
+        self._busy = True
+        self._turns.wait(self)
+
+    def _end_steps(self) -> None:
+        self._steps = None
+        self._busy = False
 
     def go_on(self, until_ms: float) -> None:
         if not self._closing and self._step(until_ms):
@@ -326,13 +335,13 @@ class _Connection(PacketStream):
             # Until its client has read the events of the steps so far.
             return False
         except StopIteration as end:
-            self._steps = None
+            self._end_steps()
             self._answer(xid, end.value)
         except StoreError as error:
-            self._steps = None
+            self._end_steps()
             self._fail(xid, error.code)
         except JuteError:
-            self._steps = None
+            self._end_steps()
             self._fail(xid, MarshallingError.code)
         return True
 
