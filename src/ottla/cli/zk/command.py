@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options import credentials_option, flag, output_option, print_json, run_async
+from ottla.cli.hints import HintingGroup
+from ottla.cli.options import (
+    credentials_option,
+    flag,
+    output_option,
+    print_json,
+    run_async,
+    run_until_interrupted,
+)
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
@@ -40,7 +48,11 @@ class StoreUnreachable(OttlaError):
     """No ZooKeeper answered in time."""
 
 
-@click.group("zk", help="Read znodes: ls, get, watch. Only secure changes anything: who may.")
+@click.group(
+    "zk",
+    cls=HintingGroup,
+    help="Read znodes: ls, get, watch. Only secure changes anything: who may.",
+)
 def command() -> None: ...
 
 
@@ -159,7 +171,7 @@ def watch(
                 if left == 0:
                     return
 
-    run_async(work())
+    run_until_interrupted(work())
 
 
 @command.command("secure", help="Let only the owner of the credentials change Kafka's znodes.")
