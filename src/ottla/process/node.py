@@ -19,7 +19,7 @@ from ottla.process.parts import NodeParts
 from ottla.process.settings import StartError, check_features, java_date, with_dynamic_config
 from ottla.process.stop_signals import stop_signals
 from ottla.process.tuning import share_for_connections
-from ottla.security.setup import check_security
+from ottla.security.setup import check_security, make_tls
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.controller.controller import Controller
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
+    from ottla.security.tls.broker import BrokerTls
     from ottla.types import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ class Node:
         self.strict_transitions = strict_transitions
         self.dir_locks = DirLocks(runtime.disk)
         self.runtime = runtime
+        # Of listeners that are encrypted; None where none is.
+        self.tls: BrokerTls | None = None
         # Set when the broker can no longer do its duty; `run_broker` then ends with the error.
         self.failed: asyncio.Future[None] | None = None
         self._store = store
@@ -114,6 +117,7 @@ class Node:
         cluster_id = await registration.cluster_id(store, self.runtime.random)
         broker_id = await self._settle_broker_id(store, cluster_id)
         self.config = await with_dynamic_config(self.config, store, broker_id)
+        self.tls = make_tls(self.config, self.runtime)
         parts = self._parts = NodeParts(self, store, broker_id, cluster_id)
         self._endings += [parts.channel.shutdown, parts.controller.stop]
         await parts.topic_settings.load_all()
@@ -124,7 +128,9 @@ class Node:
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
         quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
         for endpoint in self.config.listeners:
-            server = BrokerServer(self.runtime, self.config, endpoint, quotas)
+            is_tls = endpoint.security_protocol.endswith("SSL")
+            tls = self.tls.endpoint(endpoint.listener) if self.tls and is_tls else None
+            server = BrokerServer(self.runtime, self.config, endpoint, quotas, tls)
             await _bind(server, endpoint)
             self._servers.append(server)
         await parts.replica_manager.start()
@@ -262,6 +268,8 @@ class Node:
     def reconfigure(self, config: BrokerConfig) -> None:
         """Broker configs changed while it runs."""
         self.config = config
+        if self.tls is not None:
+            self.tls.reconfigure(config)
         for server in self._servers:
             server.reconfigure(config)
 

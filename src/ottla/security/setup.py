@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
     from ottla.security.sasl import PlainCredentials
+    from ottla.security.tls.broker import BrokerTls
 
 
 def check_security(config: BrokerConfig) -> None:
@@ -43,3 +44,12 @@ def make_authorizer(
 
     settings = authorizer_settings(config.static)
     return None if settings is None else AclAuthorizer(runtime, store, settings)
+
+
+def make_tls(config: BrokerConfig, runtime: Runtime) -> BrokerTls | None:
+    """None where no listener is encrypted; raises ConfigError for keys that cannot be used."""
+    if not any(endpoint.security_protocol.endswith("SSL") for endpoint in config.listeners):
+        return None
+    from ottla.security.tls.broker import BrokerTls
+
+    return BrokerTls(config, runtime.disk)

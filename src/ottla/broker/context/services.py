@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
+    from ottla.security.tls.broker import BrokerTls
 
 
 @dataclass(slots=True)
@@ -55,3 +56,5 @@ class BrokerServices:
     client_quotas: ClientQuotas | None = None
     # None: nothing is counted.
     request_metrics: RequestMetrics | None = None
+    # None: no listener is encrypted.
+    tls: BrokerTls | None = None

@@ -16,12 +16,15 @@ from ottla.broker.network.limits import ConnectionQuotas
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.broker.context.services import BrokerServices
     from ottla.broker.quotas.connection_rates import Turn
     from ottla.broker.requests.authentication import Authentication
     from ottla.config.broker import BrokerConfig
     from ottla.runtime import Runtime, Server
     from ottla.security.sasl import SaslSettings
+    from ottla.security.tls.transport import TlsEndpoint
     from ottla.types import Endpoint
 
 _SWEEP_MIN_S = 0.05
@@ -48,8 +51,10 @@ class BrokerServer:
         config: BrokerConfig,
         endpoint: Endpoint,
         quotas: ConnectionQuotas | None = None,
+        tls: TlsEndpoint | None = None,
     ) -> None:
-        """`quotas` counts the connections of all listeners of a broker."""
+        """`quotas` counts the connections of all listeners of a broker; `tls` is for those whose
+        protocol is SSL or SASL_SSL."""
         self.listener = endpoint.listener
         self.processing = False
         self.max_request_bytes = config.integer("socket.request.max.bytes")
@@ -58,6 +63,9 @@ class BrokerServer:
         self.refusal_delay_s = config.integer("connection.failed.authentication.delay.ms") / 1000
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         self._sasl = _sasl_settings(config, endpoint)
+        if endpoint.security_protocol.endswith("SSL") and tls is None:
+            raise InvariantViolated("a listener with TLS would be served in the clear")
+        self._tls = tls
         self._runtime = runtime
         self._endpoint = endpoint
         self._quotas = quotas or ConnectionQuotas(config)
@@ -108,8 +116,16 @@ class BrokerServer:
     async def open(self) -> None:
         """Binds the socket; raises OSError."""
         self._server = await self._runtime.network.listen(
-            lambda: ClientConnection(self), self._endpoint.host, self._endpoint.port
+            self._connection_factory(), self._endpoint.host, self._endpoint.port
         )
+
+    def _connection_factory(self) -> Callable[[], asyncio.BaseProtocol]:
+        if self._tls is None:
+            return lambda: ClientConnection(self)
+        from ottla.security.tls.transport import TlsServer  # brokers without TLS start without it
+
+        tls = TlsServer(self._tls, self.listener)
+        return lambda: tls.wrap(ClientConnection(self))
 
     def start_processing(self, services: BrokerServices) -> None:
         """From now on requests are read, on the connections made so far as well."""
