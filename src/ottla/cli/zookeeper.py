@@ -7,10 +7,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.zk.server.secure_port import SecurePort
+    from ottla.zk.server.server import ZooKeeperServer
 
 DEFAULT_PORT = 2181
 # Not a flag: whoever lists processes would read it.
@@ -22,15 +27,16 @@ async def serve(
     data_dir: Path | None,
     host: str = "127.0.0.1",
     *,
-    ready_callback: Callable[[int], None] | None = None,
+    ready_callback: Callable[[ZooKeeperServer], None] | None = None,
     tick_ms: int = 2000,
     min_session_timeout_ms: int | None = None,
     max_session_timeout_ms: int | None = None,
     fsync: bool = True,
     extended_types: bool = False,
     super_digest: str | None = None,
+    secure: SecurePort | None = None,
 ) -> None:
-    """Runs until SIGTERM, SIGINT or SIGHUP. `ready_callback` gets the port once clients may come.
+    """Runs until SIGTERM, SIGINT or SIGHUP. `ready_callback` is called once clients may come.
 
     Raises OSError where the port or the folder cannot be used, StoreFailed where the disk
     refuses a write later.
@@ -61,6 +67,7 @@ async def serve(
         limits=SessionLimits.of(tick_ms, min_session_timeout_ms, max_session_timeout_ms),
         fsync=fsync,
         options=StoreOptions(extended_types, super_digest),
+        secure=secure,
         on_failure=fail,
     )
     await server.start()
@@ -68,7 +75,7 @@ async def serve(
         loop.add_signal_handler(number, stop)
     try:
         if ready_callback is not None:
-            ready_callback(server.port)
+            ready_callback(server)
         await stopped
     finally:
         await server.stop()
@@ -105,6 +112,17 @@ async def serve(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help=f"File with the digest of the super user, who passes every ACL; else {SUPER_DIGEST}.",
 )
+@click.option(
+    "--secure-client-port",
+    type=click.IntRange(0, 65535),
+    help="A second port, on which clients speak TLS; needs --tls-properties.",
+)
+@click.option(
+    "--tls-properties",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The ssl.* lines of zoo.cfg: ssl.keyStore.location, ssl.trustStore.location, …",
+)
 def command(
     port: int,
     host: str,
@@ -116,6 +134,8 @@ def command(
     is_repair: bool,
     extended_types: bool,
     super_digest_file: Path | None,
+    secure_client_port: int | None,
+    tls_properties: Path | None,
 ) -> None:
     """Serve a metadata store that ZooKeeper clients and Apache Kafka brokers can use."""
     if is_repair:
@@ -123,8 +143,11 @@ def command(
         return
     import uvloop
 
-    def ready(bound_port: int) -> None:
-        click.echo(f"ready: zookeeper={host}:{bound_port} data={data_dir}")
+    secure = _secure_port(secure_client_port, tls_properties)
+
+    def ready(server: ZooKeeperServer) -> None:
+        also = "" if secure is None else f" secure={host}:{server.secure_port}"
+        click.echo(f"ready: zookeeper={host}:{server.port}{also} data={data_dir}")
         sys.stdout.flush()
 
     try:
@@ -140,6 +163,7 @@ def command(
                 fsync=fsync,
                 extended_types=extended_types,
                 super_digest=_super_digest(super_digest_file),
+                secure=secure,
             )
         )
     except OSError as error:
@@ -165,6 +189,24 @@ def _repair(folder: Path) -> None:
         lock.release()
     for line in told or [f"{folder} is whole: nothing was changed"]:
         click.echo(line)
+
+
+def _secure_port(port: int | None, file: Path | None) -> SecurePort | None:
+    if port is None and file is None:
+        return None
+    if port is None or file is None:
+        raise click.UsageError("--secure-client-port and --tls-properties go together")
+    from ottla.config.definitions import parse_properties
+    from ottla.runtime import SystemDisk
+    from ottla.security.tls.store import StoreTls
+    from ottla.security.tls.transport import TlsServer
+    from ottla.zk.server.secure_port import SecurePort
+
+    try:
+        tls = StoreTls(parse_properties(file.read_text(encoding="latin-1")), SystemDisk())
+    except OttlaError as error:
+        raise click.ClickException(f"{file}: {error}") from None
+    return SecurePort(port, TlsServer(tls, "secureClientPort").wrap)
 
 
 def _super_digest(file: Path | None) -> str | None:

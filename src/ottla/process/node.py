@@ -19,7 +19,7 @@ from ottla.process.parts import NodeParts
 from ottla.process.settings import StartError, check_features, java_date, with_dynamic_config
 from ottla.process.stop_signals import stop_signals
 from ottla.process.tuning import share_for_connections
-from ottla.security.setup import check_security, make_tls
+from ottla.security.setup import check_security, make_tls, store_context
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
 
@@ -330,12 +330,14 @@ async def _bind(server: BrokerServer, endpoint: Endpoint) -> None:
 async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
     from ottla.zk.client.store import ZooKeeperClient
 
+    context = store_context(config, runtime)
     try:
         store = await ZooKeeperClient.connect(
             runtime,
             config.zookeeper_connect,
             session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
             connect_timeout_ms=config.integer("zookeeper.connection.timeout.ms"),
+            ssl_context=context,
         )
     except StoreUnreachableError as error:
         raise StartError(

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ssl
+
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
@@ -53,3 +55,12 @@ def make_tls(config: BrokerConfig, runtime: Runtime) -> BrokerTls | None:
     from ottla.security.tls.broker import BrokerTls
 
     return BrokerTls(config, runtime.disk)
+
+
+def store_context(config: BrokerConfig, runtime: Runtime) -> ssl.SSLContext | None:
+    """How to connect to the store; None for in the clear. Raises ConfigError."""
+    if not config.boolean("zookeeper.ssl.client.enable"):
+        return None
+    from ottla.security.tls.store import broker_context
+
+    return broker_context(config, runtime.disk)
