@@ -59,8 +59,10 @@ class AlternativeName(NamedTuple):
 
 
 def subject_name(certificate: bytes) -> str:
-    """Whom a certificate (DER) is for; raises BadCertificate."""
+    """Whom a certificate (DER) is for; raises BadCertificate, also where it names nobody at all."""
     parts = [_rdn(part.content) for part in _elements(_subject(certificate).content)]
+    if not parts and not alternative_names(certificate):
+        raise BadCertificate("the certificate is incomplete: its subject is empty")
     return ",".join(reversed(parts))
 
 

@@ -93,6 +93,15 @@ def test_alternative_names_have_javas_numbers(authority: Certificates) -> None:
     assert alternative_names(der(authority.issue("nobody").pem)) == frozenset()
 
 
+def test_a_certificate_that_names_nobody_is_refused_as_java_refuses_it(
+    authority: Certificates,
+) -> None:
+    with pytest.raises(BadCertificate, match="its subject is empty"):
+        subject_name(der(authority.issue(x509.Name([])).pem))
+    named = authority.issue(x509.Name([]), ["localhost"])
+    assert subject_name(der(named.pem)) == ""
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"\x30", b"\x30\x82", b"\x30\x84\xff\xff\xff\xff", b"\x02\x00"]
 )
