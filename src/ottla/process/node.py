@@ -19,7 +19,14 @@ from ottla.process.parts import NodeParts
 from ottla.process.settings import StartError, check_features, java_date, with_dynamic_config
 from ottla.process.stop_signals import stop_signals
 from ottla.process.tuning import share_for_connections
-from ottla.security.setup import check_security, make_tls, store_context
+from ottla.security.setup import (
+    check_security,
+    make_login_delays,
+    make_sasl_users,
+    make_tls,
+    make_token_keys,
+    store_context,
+)
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
 
@@ -124,15 +131,11 @@ class Node:
         await parts.mutation_quotas.load_all(store)
         await parts.client_quotas.load_all(store)
         await parts.connection_rates.load_all(store)
+        if parts.scram_users is not None:
+            await parts.scram_users.load_all(store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
-        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
-        for endpoint in self.config.listeners:
-            is_tls = endpoint.security_protocol.endswith("SSL")
-            tls = self.tls.endpoint(endpoint.listener) if self.tls and is_tls else None
-            server = BrokerServer(self.runtime, self.config, endpoint, quotas, tls)
-            await _bind(server, endpoint)
-            self._servers.append(server)
+        await self._open_listeners(parts)
         await parts.replica_manager.start()
         self._endings.append(parts.replica_manager.shutdown)
         await parts.groups.start()
@@ -157,10 +160,7 @@ class Node:
         if self.config.boolean("ottla.lifecycle.topic.enable"):
             self._endings.append(parts.publish_lifecycle())
         await parts.controller.start()
-        authorizer = parts.services.authorizer
-        if authorizer is not None:
-            self._endings.append(authorizer.stop)
-            await authorizer.start()
+        await self._follow_security(parts)
         await parts.config_changes.start()
         if parts.metrics is not None:
             self._endings.append(parts.metrics.close)
@@ -171,6 +171,35 @@ class Node:
         for server in self._servers:
             server.start_processing(parts.services)
         logger.info("broker %d of cluster %s serves", broker_id, cluster_id)
+
+    async def _open_listeners(self, parts: NodeParts) -> None:
+        """Binds their sockets; nothing is read from them yet."""
+        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
+        token_keys = make_token_keys(self.config, self.runtime)
+        for keys in token_keys.values():
+            self._endings.append(keys.stop)
+            await keys.start()
+        sasl_users = make_sasl_users(parts.scram_users, token_keys, self.runtime)
+        delays = make_login_delays(self.config)
+        for endpoint in self.config.listeners:
+            is_tls = endpoint.security_protocol.endswith("SSL")
+            tls = self.tls.endpoint(endpoint.listener) if self.tls and is_tls else None
+            server = BrokerServer(
+                self.runtime, self.config, endpoint, quotas, sasl_users, delays, tls
+            )
+            await _bind(server, endpoint)
+            self._servers.append(server)
+
+    async def _follow_security(self, parts: NodeParts) -> None:
+        """ACLs and delegation tokens, where there are any, from now on."""
+        authorizer = parts.services.authorizer
+        if authorizer is not None:
+            self._endings.append(authorizer.stop)
+            await authorizer.start()
+        tokens = parts.delegation_tokens
+        if tokens is not None:
+            self._endings.append(tokens.stop)
+            await tokens.start(lambda: parts.controller.is_active)
 
     async def _settle_broker_id(self, store: MetadataStore, cluster_id: str) -> int:
         stored = identity.read_identity(self.runtime.disk, self.config.log_dirs)
@@ -263,6 +292,8 @@ class Node:
         self.parts.config_changes.on_new_session()
         if self.services.authorizer is not None:
             self.services.authorizer.on_new_session()
+        if self.services.delegation_tokens is not None:
+            self.services.delegation_tokens.on_new_session()
         await self.controller.on_new_session()
 
     def reconfigure(self, config: BrokerConfig) -> None:

@@ -34,7 +34,12 @@ from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode
 from ottla.process.settings import StartError, control_listener, controller_config
 from ottla.process.tuning import share_for_segments
-from ottla.security.setup import make_authorizer, peer_credentials
+from ottla.security.setup import (
+    make_authorizer,
+    make_scram_users,
+    make_tokens,
+    peer_credentials,
+)
 from ottla.storage.manager.log_manager import MAX_OPEN_FILES, LogManager
 
 if TYPE_CHECKING:
@@ -131,14 +136,20 @@ class NodeParts:
         self.mutation_quotas = MutationQuotas(runtime.clock, config, cache)
         self.client_quotas = ClientQuotas(runtime.clock, config)
         self.connection_rates = ConnectionRates(config)
-        self.config_changes = ConfigChanges(
-            store,
-            runtime.clock,
+        # These two are None where nobody has to say who connects.
+        self.delegation_tokens = make_tokens(config, runtime, store)
+        self.scram_users = make_scram_users(config, self.delegation_tokens)
+        self.config_changes = self._config_changes(broker_id)
+        self.services = self._join(broker_id, cluster_id, cache)
+
+    def _config_changes(self, broker_id: int) -> ConfigChanges:
+        return ConfigChanges(
+            self._store,
+            self._process.runtime.clock,
             self._take_topic_config,
-            LiveConfig(config, broker_id, self._take_broker_config),
+            LiveConfig(self._process.config, broker_id, self._take_broker_config),
             self._take_quota,
         )
-        self.services = self._join(broker_id, cluster_id, cache)
 
     def _make_log_manager(self) -> LogManager:
         process = self._process
@@ -185,6 +196,7 @@ class NodeParts:
             topic_settings=self.topic_settings,
             mutation_quotas=self.mutation_quotas,
             authorizer=make_authorizer(config, runtime, store),
+            delegation_tokens=self.delegation_tokens,
             client_quotas=self.client_quotas,
             request_metrics=None if self.metrics is None else self.metrics.requests,
             tls=self._process.tls,
@@ -217,6 +229,8 @@ class NodeParts:
         await self.mutation_quotas.take(self._store, entity_path)
         await self.client_quotas.take(self._store, entity_path)
         await self.connection_rates.take(self._store, entity_path)
+        if self.scram_users is not None:
+            await self.scram_users.take(self._store, entity_path)
 
     def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
         # The controller's broker need not host the topic (TopicConfigHandler).

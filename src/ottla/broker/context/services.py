@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from ottla.bounds.turns import Turns
 
 if TYPE_CHECKING:
     from ottla.broker.admin.topic_settings import TopicSettings
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
+    from ottla.security.delegation_tokens import DelegationTokens
     from ottla.security.tls.broker import BrokerTls
 
 
@@ -52,9 +55,13 @@ class BrokerServices:
     mutation_quotas: MutationQuotas
     # None: everything is allowed.
     authorizer: AclAuthorizer | None = None
+    # None: the brokers have no key for tokens.
+    delegation_tokens: DelegationTokens | None = None
     # None: clients have no quotas.
     client_quotas: ClientQuotas | None = None
     # None: nothing is counted.
     request_metrics: RequestMetrics | None = None
+    # Of the event loop, for requests that are long work.
+    turns: Turns = field(default_factory=Turns)
     # None: no listener is encrypted.
     tls: BrokerTls | None = None
