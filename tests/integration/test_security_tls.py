@@ -184,7 +184,7 @@ def test_commands_speak_tls_with_both_kinds_of_stores(people: People, tmp_path: 
         servers = ("--bootstrap-server", people.cluster.bootstrap_servers)
         listed = ottla("topics", "--list", *servers, "--command-config", str(file))
         assert "commanded" in listed.stdout.split(), listed.stderr
-    given = people.certificates.client_properties() | {"default.api.timeout.ms": "500"}
+    given = people.certificates.client_properties()
     del given["ssl.truststore.location"], given["ssl.truststore.type"]
     file = write_properties(tmp_path / "trusting-nobody.properties", given)
     refused = ottla("topics", "--list", *servers, "--command-config", str(file))

@@ -76,7 +76,6 @@ def test_who_trusts_nobody_is_told_so(spark: SparkSession, secured: Secured) -> 
     options = {
         "kafka.bootstrap.servers": secured.servers,
         "kafka.security.protocol": "SSL",
-        "kafka.default.api.timeout.ms": "2000",
     }
     with pytest.raises(PySparkException, match=r"the certificate of .* is refused"):
         spark.read.format("ottla").options(**options, subscribe="plain").load().count()

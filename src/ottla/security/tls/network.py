@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import replace
 
+from ottla.errors import HandshakeRefused
 from ottla.runtime import Network, Runtime, Server
 from ottla.security.tls.contexts import load_client_context
 from ottla.security.tls.settings import TlsSettings
@@ -44,13 +45,17 @@ class TlsNetwork:
                 protocol_factory, host, port, ssl_context=ssl_context or self._context()
             )
         except ssl.SSLCertVerificationError as error:
-            raise ConnectionError(
+            raise HandshakeRefused(
                 f"SSL handshake failed: the certificate of {host}:{port} is refused: "
                 f"{error.verify_message} (ssl.truststore.location says whom to trust)"
             ) from None
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            raise ConnectionError(
+                f"SSL handshake failed: {host}:{port} closed the connection"
+            ) from None
         except ssl.SSLError as error:
             words = str(error.reason or error).replace("_", " ").lower()
-            raise ConnectionError(f"SSL handshake failed with {host}:{port}: {words}") from None
+            raise HandshakeRefused(f"SSL handshake failed with {host}:{port}: {words}") from None
 
 
 def client_runtime(runtime: Runtime, settings: TlsSettings | None) -> Runtime:
