@@ -143,6 +143,8 @@ def command(
         return
     import uvloop
 
+    from ottla.process.data_folder import make_private
+
     secure = _secure_port(secure_client_port, tls_properties)
 
     def ready(server: ZooKeeperServer) -> None:
@@ -151,6 +153,7 @@ def command(
         sys.stdout.flush()
 
     try:
+        make_private(data_dir)
         uvloop.run(
             serve(
                 port,

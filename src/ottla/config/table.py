@@ -8,7 +8,9 @@ zookeeper.session.timeout.ms I 18000
 zookeeper.connection.timeout.ms I null
   How long to wait for the first connection to the store; the session time-out when unset.
 zookeeper.set.acl B false
-  Whether znodes are made with restricted ACLs.
+  Whether znodes are made with ACLs that let nobody but the brokers change them.
+ottla.zookeeper.digest.file Str null
+  File with user:password, by which the broker proves to the store who it is (digest scheme).
 zookeeper.max.in.flight.requests I 10 >=1
   Requests to the store that may be unanswered at once.
 zookeeper.clientCnxnSocket Str null
@@ -369,6 +371,8 @@ ottla.scheduling.batch.enable B true
   Whether a broker that is woken on a busy machine lets running threads finish their turn.
 ottla.metrics.hosts Str ""
   Names by which GET /metrics may be asked, beside those of the listeners, localhost and addresses.
+ottla.records.validate Str full in:full,header
+  Whether a leader looks at every record it is sent, or at the header of a batch where that will do.
 ottla.metrics.port I -1 >=-1
   Port for GET /metrics in Prometheus' format on the first listener's host; 0 is any, -1 none.
 """

@@ -15,6 +15,7 @@ import pytest
 
 from ottla.bounds.turns import Turns
 from ottla.broker import handlers
+from ottla.broker.context.listener_roles import ListenerRoles
 from ottla.broker.context.request import CloseConnection
 from ottla.broker.network.connection import ClientConnection
 from ottla.broker.network.intake import READ_AHEAD_BYTES
@@ -48,6 +49,7 @@ def _services() -> Any:
     """None but those that a connection itself looks at; the handlers here need no others."""
     return SimpleNamespace(
         authorizer=None,
+        listener_roles=ListenerRoles(),
         request_metrics=None,
         client_quotas=None,
         turns=Turns(),
