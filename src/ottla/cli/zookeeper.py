@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from ottla.zk.server.server import ZooKeeperServer
 
 DEFAULT_PORT = 2181
+# As in `zk/server`, which is not imported for a help text.
+MAX_CLIENT_CNXNS = 60
+MAX_CLIENT_MEMORY_MB = 512
+WORDS = "envi,isro,mntr,ruok,srvr"
 # Not a flag: whoever lists processes would read it.
 SUPER_DIGEST = "OTTLA_SUPER_DIGEST"
 
@@ -34,6 +38,9 @@ async def serve(
     fsync: bool = True,
     extended_types: bool = False,
     super_digest: str | None = None,
+    max_client_connections: int = MAX_CLIENT_CNXNS,
+    max_client_memory_mb: int = MAX_CLIENT_MEMORY_MB,
+    words: str = WORDS,
     secure: SecurePort | None = None,
 ) -> None:
     """Runs until SIGTERM, SIGINT or SIGHUP. `ready_callback` is called once clients may come.
@@ -43,7 +50,7 @@ async def serve(
     """
     from ottla.process.stop_signals import stop_signals
     from ottla.runtime import system_runtime
-    from ottla.zk.server.options import StoreOptions
+    from ottla.zk.server.options import StoreOptions, parse_words
     from ottla.zk.server.pipeline import StoreFailed
     from ottla.zk.server.server import ZooKeeperServer
     from ottla.zk.server.sessions import SessionLimits
@@ -66,7 +73,10 @@ async def serve(
         port,
         limits=SessionLimits.of(tick_ms, min_session_timeout_ms, max_session_timeout_ms),
         fsync=fsync,
-        options=StoreOptions(extended_types, super_digest),
+        options=StoreOptions(extended_types, super_digest, parse_words(words)),
+        max_connections=_places(),
+        max_client_connections=max_client_connections,
+        max_held_bytes=max_client_memory_mb << 20,
         secure=secure,
         on_failure=fail,
     )
@@ -79,6 +89,17 @@ async def serve(
         await stopped
     finally:
         await server.stop()
+
+
+def _places() -> int:
+    """For connections: where they took all descriptors the journal could not be opened any more.
+    A million nodes are also a long way to look for garbage."""
+    from ottla.process.tuning import collect_rarely, raise_file_limit, share_for_connections
+    from ottla.zk.server.admission import MAX_CONNECTIONS
+
+    collect_rarely()
+    raise_file_limit()
+    return min(MAX_CONNECTIONS, share_for_connections() or MAX_CONNECTIONS)
 
 
 @click.command("zookeeper")
@@ -113,6 +134,27 @@ async def serve(
     help=f"File with the digest of the super user, who passes every ACL; else {SUPER_DIGEST}.",
 )
 @click.option(
+    "--max-client-cnxns",
+    type=click.IntRange(min=0),
+    default=MAX_CLIENT_CNXNS,
+    show_default=True,
+    help="Connections of one address, as ZooKeeper's maxClientCnxns; 0 for any number.",
+)
+@click.option(
+    "--max-client-memory-mb",
+    type=click.IntRange(min=16),
+    default=MAX_CLIENT_MEMORY_MB,
+    show_default=True,
+    help="What all clients together may make the store hold: unread answers, watches.",
+)
+@click.option(
+    "--4lw-commands-whitelist",
+    "words",
+    default=WORDS,
+    show_default=True,
+    help="Four-letter words that are answered, or *.",
+)
+@click.option(
     "--secure-client-port",
     type=click.IntRange(0, 65535),
     help="A second port, on which clients speak TLS; needs --tls-properties.",
@@ -134,6 +176,9 @@ def command(
     is_repair: bool,
     extended_types: bool,
     super_digest_file: Path | None,
+    max_client_cnxns: int,
+    max_client_memory_mb: int,
+    words: str,
     secure_client_port: int | None,
     tls_properties: Path | None,
 ) -> None:
@@ -166,6 +211,9 @@ def command(
                 fsync=fsync,
                 extended_types=extended_types,
                 super_digest=_super_digest(super_digest_file),
+                max_client_connections=max_client_cnxns,
+                max_client_memory_mb=max_client_memory_mb,
+                words=words,
                 secure=secure,
             )
         )

@@ -90,6 +90,8 @@ PLANS: Mapping[str, PagePlan] = {
         stays={
             **UP,
             "ottla zookeeper --data other-store --port 2182": "ls other-store/*",
+            "ottla zookeeper --data third-store --port 2183 --max-client-cnxns 200"
+            " --4lw-commands-whitelist '*'": "ls third-store/*",
             FOLLOW: "true",
             "ottla zk watch /brokers -R --new": "true",
         },
