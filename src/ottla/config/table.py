@@ -8,7 +8,9 @@ zookeeper.session.timeout.ms I 18000
 zookeeper.connection.timeout.ms I null
   How long to wait for the first connection to the store; the session time-out when unset.
 zookeeper.set.acl B false
-  Whether znodes are made with restricted ACLs.
+  Whether znodes are made with ACLs that let nobody but the brokers change them.
+ottla.zookeeper.digest.file Str null
+  File with user:password, by which the broker proves to the store who it is (digest scheme).
 zookeeper.max.in.flight.requests I 10 >=1
   Requests to the store that may be unanswered at once.
 broker.id.generation.enable B true
@@ -44,8 +46,9 @@ num.io.threads I 8 >=1 cw
   Workers that serve requests.
 queued.max.requests I 500 >=1
   Requests that may wait before the broker stops reading.
-queued.max.request.bytes L -1
-  Bytes of requests that may wait; no limit when not positive.
+queued.max.request.bytes L 268435456
+  Memory of requests and of answers that are not taken, on all connections; no limit when not \
+positive. One request of the largest size always fits. Kafka's default is -1.
 socket.connection.setup.timeout.ms L 10000
   How long to wait for a connection to another broker.
 socket.connection.setup.timeout.max.ms L 30000
@@ -314,6 +317,10 @@ ottla.lifecycle.topic.enable B false
   Whether the controller publishes lifecycle events to __ottla_lifecycle.
 ottla.scheduling.batch.enable B true
   Whether a broker that is woken on a busy machine lets running threads finish their turn.
+ottla.metrics.hosts Str ""
+  Names by which GET /metrics may be asked, beside those of the listeners, localhost and addresses.
+ottla.records.validate Str full in:full,header
+  Whether a leader looks at every record it is sent, or at the header of a batch where that will do.
 ottla.metrics.port I -1 >=-1
   Port for GET /metrics in Prometheus' format on the first listener's host; 0 is any, -1 none.
 """

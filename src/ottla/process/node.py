@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.membership import registration
 from ottla.broker.network.limits import ConnectionQuotas
+from ottla.broker.network.memory import ConnectionMemory, limit_of
 from ottla.broker.network.server import BrokerServer
 from ottla.broker.replication.catch_up import settle_when_named
 from ottla.errors import InvariantViolated
 from ottla.metadata import znodes
-from ottla.metadata.store import SessionState, StoreError, StoreUnreachableError
+from ottla.metadata.store import NoAuthError, SessionState, StoreError, StoreUnreachableError
 from ottla.process.parts import NodeParts
 from ottla.process.settings import StartError, check_features, java_date, with_dynamic_config
 from ottla.process.stop_signals import stop_signals
+from ottla.process.store_identity import secured, store_credentials, with_identity
 from ottla.process.tuning import share_for_connections
+from ottla.process.up_options import DIGEST_FILE
 from ottla.security.setup import (
     check_security,
     make_login_delays,
@@ -112,9 +115,20 @@ class Node:
         check_security(self.config)
         self._endings.append(self.dir_locks.release)
         self.dir_locks.take_all(self.config.log_dirs)
-        store = self._store = self._store or await _connect(self.config, self.runtime)
+        given = self._store
+        store = self._store = (
+            await _connect(self.config, self.runtime)
+            if given is None
+            else await with_identity(self.config, given)
+        )
         self._endings.append(store.close)
-        await registration.create_permanent_paths(store)
+        try:
+            await registration.create_permanent_paths(store)
+        except NoAuthError as error:
+            raise StartError(
+                f"the store lets others change {error.path}, not this broker: {DIGEST_FILE} names "
+                "the file with their user:password"
+            ) from None
         await check_features(store)
         cluster_id = await registration.cluster_id(store, self.runtime.random)
         broker_id = await self._settle_broker_id(store, cluster_id)
@@ -175,8 +189,11 @@ class Node:
             await keys.start()
         sasl_users = make_sasl_users(parts.scram_users, token_keys, self.runtime)
         delays = make_login_delays(self.config)
+        memory = ConnectionMemory(limit_of(self.config))
         for endpoint in self.config.listeners:
-            server = BrokerServer(self.runtime, self.config, endpoint, quotas, sasl_users, delays)
+            server = BrokerServer(
+                self.runtime, self.config, endpoint, quotas, memory, sasl_users, delays
+            )
             await _bind(server, endpoint)
             self._servers.append(server)
 
@@ -355,14 +372,13 @@ async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
             config.zookeeper_connect,
             session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
             connect_timeout_ms=config.integer("zookeeper.connection.timeout.ms"),
+            credentials=store_credentials(config),
         )
     except StoreUnreachableError as error:
         raise StartError(
             f"{error}; zookeeper.connect (`ottla up --zookeeper`) says where it is"
         ) from None
-    if store.chroot:
-        await store.create_chroot()
-    return store
+    return await secured(config, store)
 
 
 async def run_broker(
