@@ -151,7 +151,11 @@ def encode_failure(
         raise CloseConnection(f"{name} failed and has no error form")
     if throttle_time_ms and hasattr(response, "throttle_time_ms"):
         response.throttle_time_ms = throttle_time_ms
-    return framing.encode_response(response, call.answer_version, call.correlation_id)
+    try:
+        return framing.encode_response(response, call.answer_version, call.correlation_id)
+    except WireError as unsayable:
+        # A peer that gets no answer at all would wait for good.
+        raise CloseConnection(f"{name} failed, and so did its error form: {unsayable}") from None
 
 
 @coroutine
