@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options import flag, output_option, print_json, run_async
+from ottla.cli.hints import HintingGroup
+from ottla.cli.options import (
+    flag,
+    output_option,
+    print_json,
+    run_async,
+    run_until_interrupted,
+)
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
@@ -38,7 +45,7 @@ class StoreUnreachable(OttlaError):
     """No ZooKeeper answered in time."""
 
 
-@click.group("zk", help="Read znodes: ls, get, watch. Nothing is changed.")
+@click.group("zk", cls=HintingGroup, help="Read znodes: ls, get, watch. Nothing is changed.")
 def command() -> None: ...
 
 
@@ -144,7 +151,7 @@ def watch(
                 if left == 0:
                     return
 
-    run_async(work())
+    run_until_interrupted(work())
 
 
 @asynccontextmanager
