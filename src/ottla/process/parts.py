@@ -10,6 +10,7 @@ from ottla.broker.admin.config_changes import ConfigChanges
 from ottla.broker.admin.live_config import LiveConfig
 from ottla.broker.admin.topic_settings import TopicSettings
 from ottla.broker.admin.topics import TopicAdmin
+from ottla.broker.context.listener_roles import listener_roles
 from ottla.broker.context.services import BrokerServices
 from ottla.broker.fetching.service import FetchService
 from ottla.broker.membership.controller_channel import ControllerChannel
@@ -21,7 +22,7 @@ from ottla.broker.quotas.mutations import MutationQuotas
 from ottla.broker.replication.alter_isr import AlterIsrManager
 from ottla.broker.replication.catch_up import CatchUp
 from ottla.broker.replication.controller_orders import ControllerOrders
-from ottla.broker.replication.order_epochs import OrderEpochs
+from ottla.broker.replication.order_epochs import OrderEpochs, stored_controller_epoch
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.replication.stale_logs import StaleLogs
 from ottla.client.connection import Connection
@@ -31,7 +32,7 @@ from ottla.coordinator.producer_ids import ProducerIds
 from ottla.coordinator.transactions.parts import PeerAccess, transaction_parts
 from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode
-from ottla.process.settings import StartError, control_listener, controller_config
+from ottla.process.settings import StartError, controller_config
 from ottla.process.tuning import share_for_segments
 from ottla.security.setup import make_authorizer, peer_credentials
 from ottla.storage.manager.log_manager import MAX_OPEN_FILES, LogManager
@@ -83,11 +84,11 @@ class NodeParts:
             max_open_files=share_for_segments(MAX_OPEN_FILES),
             owners_are_known=False,
         )
-        self.control_credentials = peer_credentials(config, control_listener(config))
+        self.control_credentials = peer_credentials(config, config.control_listener)
         self.channel = ControllerChannel(
-            runtime.network, cache, control_listener(config), broker_id, self.control_credentials
+            runtime.network, cache, config.control_listener, broker_id, self.control_credentials
         )
-        epochs = OrderEpochs()
+        epochs = OrderEpochs(ask_store=stored_controller_epoch(store))
         self.alter_isr = AlterIsrManager(self.channel, broker_id, lambda: epochs.broker_epoch)
         self.metrics = metrics_of(config, self.alter_isr, lambda: self.replica_manager)
         self.replica_manager = ReplicaManager(
@@ -168,6 +169,7 @@ class NodeParts:
             marker_writes=self.transactions.marker_writes,
             topic_settings=self.topic_settings,
             mutation_quotas=self.mutation_quotas,
+            listener_roles=listener_roles(config),
             authorizer=make_authorizer(config, runtime, store),
             client_quotas=self.client_quotas,
             request_metrics=None if self.metrics is None else self.metrics.requests,

@@ -29,6 +29,8 @@ class RequestContext:
     client_host: str
     principal: str = "User:ANONYMOUS"
     authorizer: AclAuthorizer | None = None
+    # Whether brokers connect to this listener, so that this may be one.
+    is_from_peers: bool = True
 
     @property
     def version(self) -> int:

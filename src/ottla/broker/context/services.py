@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.broker.admin.topic_settings import TopicSettings
     from ottla.broker.admin.topics import TopicAdmin
+    from ottla.broker.context.listener_roles import ListenerRoles
     from ottla.broker.fetching.service import FetchService
     from ottla.broker.membership.metadata_cache import MetadataCache
     from ottla.broker.membership.ports import ControllerPort
@@ -49,6 +50,8 @@ class BrokerServices:
     marker_writes: MarkerWrites
     topic_settings: TopicSettings
     mutation_quotas: MutationQuotas
+    # Where the controller and other brokers are listened to.
+    listener_roles: ListenerRoles
     # None: everything is allowed.
     authorizer: AclAuthorizer | None = None
     # None: clients have no quotas.

@@ -38,7 +38,7 @@ from ottla.broker.replication.fetch_protocol import (
     FetchPartition,
     FetchResult,
 )
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import (
     Operation,
     ResourceType,
@@ -75,6 +75,12 @@ class _Scope(NamedTuple):
 
 async def handle(ctx: RequestContext, request: m.FetchRequest) -> m.FetchResponse:
     check_isolation_level(request.isolation_level)
+    if not ctx.is_from_peers and _replica_id(ctx, request) >= 0:
+        # Whoever poses as a follower moves high watermarks.
+        raise KafkaError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"a follower does not fetch on listener {ctx.listener}",
+        )
     scope = _scope(ctx, request)
     if scope.error is not ErrorCode.NONE:
         return m.FetchResponse(error_code=scope.error, session_id=NO_SESSION)

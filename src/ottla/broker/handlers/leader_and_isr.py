@@ -3,7 +3,9 @@
 Behaviour: the controller's orders to lead or follow, carried out at once; per-partition codes as in
 Kafka 2.8 (broker/replication/controller_orders.py). Before, the configs of topics that are new here
 are read, and logs of other topics of the same name are deleted (if those ended) or set aside. A
-stale broker epoch gives 77, a stale controller epoch 11, both at the top and for every partition.
+stale broker epoch gives 77, a stale controller epoch 11, one that no controller has 31, all at the
+top and for every partition. A name or a number that no partition can have gives 17 or 42, a leader
+epoch that is far ahead of the store's 75.
 Versions: 0 and 1 name the topic in every partition, 2 to 4 group by name, from 5 on answers are
 grouped by topic id. v6 adds the recovery state, v7 the KRaft flag; both are not used.
 Left out: the type field (full or incremental): partitions that a full request does not name stay.
@@ -15,11 +17,13 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.broker.context import order_checks
 from ottla.broker.replication.controller_orders import Errors, Order
 from ottla.broker.replication.order_log import Sender
 from ottla.errors import ErrorCode
 from ottla.metadata.store import StoreError
 from ottla.security.rights import Operation, allowed_on_cluster
+from ottla.storage.manager import folder_names
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
@@ -51,19 +55,25 @@ async def _obey(
     ctx: RequestContext, request: m.LeaderAndIsrRequest, orders: Sequence[Order], sender: Sender
 ) -> m.LeaderAndIsrResponse:
     services, controller = ctx.services, ctx.services.orders
-    await _load_topic_configs(services, orders)
-    error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
+    error = await order_checks.refusal(ctx, request)
+    possible = [order for order in orders if folder_names.objection(order.tp) is None]
+    unknown = set[TopicPartition]()
     if error is ErrorCode.NONE:
+        unknown = await order_checks.from_nowhere(ctx, possible)
+        await _load_topic_configs(services, possible)
         await _settle_other_lives(services, request)
-        await controller.make_logs_ahead(orders)
-        if request.controller_epoch < controller.epochs.controller_epoch:
-            # A newer controller spoke up while the logs were made.
-            error = ErrorCode.STALE_CONTROLLER_EPOCH
+        await controller.make_logs_ahead(order for order in possible if order.tp not in unknown)
+        # A newer controller may have spoken up meanwhile, or this broker registered again.
+        error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
     if error is ErrorCode.STALE_CONTROLLER_EPOCH:
         controller.log.old_controller("LeaderAndIsr", sender, controller.epochs.controller_epoch)
     if error is not ErrorCode.NONE:
         return _refuse(request, ctx.version, orders, error)
-    return make_response(request, ctx.version, controller.carry_out(orders, sender))
+    done = controller.carry_out((o for o in orders if o.tp not in unknown), sender)
+    # Ahead of the store, so ahead of the controller that writes there.
+    return make_response(
+        request, ctx.version, done | dict.fromkeys(unknown, ErrorCode.UNKNOWN_LEADER_EPOCH)
+    )
 
 
 def read_orders(request: m.LeaderAndIsrRequest) -> list[Order]:
@@ -82,7 +92,9 @@ def read_orders(request: m.LeaderAndIsrRequest) -> list[Order]:
 async def _load_topic_configs(services: BrokerServices, orders: Sequence[Order]) -> None:
     """The logs that are made need their topics' configs at once."""
     logs = services.replica_manager.log_manager
-    topics = dict.fromkeys(order.tp.topic for order in orders)
+    topics = dict.fromkeys(
+        order.tp.topic for order in orders if services.broker_id in order.state.replicas
+    )
     # What is known of a topic that has no log here may be of an earlier life.
     hosted = {order.tp.topic for order in orders if logs.get(order.tp)}
     again = [topic for topic in topics if topic not in hosted]

@@ -122,6 +122,12 @@ class OrderLog:
             f" assigned replica list {','.join(map(str, replicas))}",
         )
 
+    def impossible(self, sender: Sender, tp: TopicPartition, error: Exception) -> None:
+        self.add(
+            logging.ERROR,
+            f"Ignoring LeaderAndIsr request from {sender} for partition {tp}: {error}",
+        )
+
     def other_topic_id(self, tp: TopicPartition, known: TopicId, asked: TopicId) -> None:
         self.add(
             logging.ERROR,

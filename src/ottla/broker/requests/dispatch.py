@@ -20,6 +20,7 @@ from ottla.wire import framing
 from ottla.wire.codec import WireError
 
 if TYPE_CHECKING:
+    from ottla.broker.context.listener_roles import Sender
     from ottla.broker.context.services import BrokerServices
 
 logger = logging.getLogger(__name__)
@@ -51,14 +52,20 @@ def begin(
     if call.header is None:
         call.running = _unsupported_api_versions(call.loaded)
         return call
+    route = call.loaded.route
+    roles = services.listener_roles
+    if route.sender is not None and not roles.may_come_from(route.sender, listener):
+        call.running = _refuse_sender(route.name, route.sender, listener, client_host)
+        return call
     context = RequestContext(
         services,
         call.header,
-        call.loaded.route.name,
+        route.name,
         listener,
         client_host,
         principal,
         services.authorizer,
+        roles.is_peer(listener),
     )
     call.running = call.loaded.handle(context, call.request)
     return call
@@ -84,6 +91,13 @@ def read(frame: memoryview) -> Call:
     except WireError as error:
         raise CloseConnection(f"{route.name} version {version} cannot be read: {error}") from None
     return Call(loaded, request, header, version, correlation_id)
+
+
+async def _refuse_sender(name: str, sender: Sender, listener: str, client_host: str) -> Any:
+    raise KafkaError(
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        f"{name} is for {sender.value}, which does not use listener {listener} ({client_host})",
+    )
 
 
 async def _unsupported_api_versions(loaded: LoadedRoute) -> Any:

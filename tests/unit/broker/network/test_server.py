@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ottla.broker import handlers
+from ottla.broker.context.listener_roles import ListenerRoles
 from ottla.broker.context.request import CloseConnection
 from ottla.broker.network.connection import READ_AHEAD_BYTES
 from ottla.broker.network.limits import ConnectionQuotas
@@ -46,6 +47,7 @@ def _services() -> Any:
     """None but those that a connection itself looks at; the handlers here need no others."""
     return SimpleNamespace(
         authorizer=None,
+        listener_roles=ListenerRoles(),
         request_metrics=None,
         client_quotas=None,
         replica_manager=SimpleNamespace(
