@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.bounds.repeated_lines import RepeatedLines
 from ottla.config.definitions import ConfigError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.acl_znodes import (
@@ -100,6 +101,7 @@ class AclAuthorizer:
         self, runtime: Runtime, store: MetadataStore, settings: AuthorizerSettings
     ) -> None:
         self._random = runtime.random
+        self._refusals = RepeatedLines(audit_log, runtime.clock)
         self._store = store
         self._settings = settings
         self._table = AclTable()
@@ -211,19 +213,11 @@ class AclAuthorizer:
         else:
             level = logging.INFO if log_denied else _TRACE
         if audit_log.isEnabledFor(level):
-            audit_log.log(
-                level,
-                "Principal = %s is %s Operation = %s from host = %s on resource = %s:LITERAL:%s "
-                "for request = %s with resourceRefCount = %d",
-                principal,
-                "Allowed" if allowed else "Denied",
-                stored_name(operation),
-                host,
-                stored_name(resource_type),
-                name,
-                request,
-                references,
-            )
+            line = _decision_line(key, allowed, request, references)
+            if allowed:
+                audit_log.log(level, *line)
+            else:
+                self._refusals.log(level, principal, (operation, resource_type, name), *line)
         return allowed
 
     def authorize_on_any(
@@ -365,6 +359,25 @@ class AclAuthorizer:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to update ACLs for {_shown(pattern)}"
         )
+
+
+def _decision_line(
+    key: _Decision, allowed: bool, request: str, references: int
+) -> tuple[str, *tuple[str | int | None, ...]]:
+    """A line of the audit log and its arguments."""
+    principal, host, operation, resource_type, name = key
+    return (
+        "Principal = %s is %s Operation = %s from host = %s on resource = %s:LITERAL:%s "
+        "for request = %s with resourceRefCount = %d",
+        principal,
+        "Allowed" if allowed else "Denied",
+        stored_name(operation),
+        host,
+        stored_name(resource_type),
+        name,
+        request,
+        references,
+    )
 
 
 def _shown(pattern: ResourcePattern) -> str:

@@ -42,6 +42,10 @@ class UnsupportedVersion(WireError):
     """A version that the schema does not know, or a field that the version does not carry."""
 
 
+class TooLarge(WireError):
+    """A message with more entries or bytes than whoever reads or writes it allows."""
+
+
 def uvarint_bytes(value: int) -> bytes:
     """An unsigned varint, least significant group first."""
     out = bytearray()
@@ -95,6 +99,14 @@ def bad_length(field: str, length: int, bytes_left: int) -> NoReturn:
     if length < 0:
         raise WireError(f"{field} is null or has a negative length")
     raise WireError(f"{field} has length {length} with {bytes_left} bytes left")
+
+
+def too_many_entries(field: str, limit: int) -> NoReturn:
+    raise TooLarge(f"it has more than {limit} entries, counted up to {field}")
+
+
+def too_many_bytes(limit: int) -> NoReturn:
+    raise TooLarge(f"it has more than {limit} bytes")
 
 
 def bad_tag_size(field: str) -> NoReturn:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ottla.bounds.turns import Turns
 from ottla.broker.context.listener_roles import ListenerRoles
 from ottla.broker.context.request import RequestContext
 from ottla.broker.fetching.service import FetchService
@@ -128,6 +129,7 @@ class Broker:
             broker_id=broker_id,
             metadata_cache=self.cache,
             client_quotas=None,
+            turns=Turns(),
             topic_settings=SameTopicSettings(),
             replica_manager=self.manager,
             fetches=self.fetches,

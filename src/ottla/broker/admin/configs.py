@@ -7,6 +7,7 @@ it again (`config_changes.py`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -125,10 +126,17 @@ def _list_change(present: str | None, change: Change, definition: ConfigDef) -> 
     if operation is ConfigOperation.APPEND:
         items += given
     else:
-        for item in given:
-            if item in items:
-                items.remove(item)
+        # Each takes away the first that is like it, in one pass: both lists may be long.
+        left = Counter(given)
+        items = [item for item in items if not _take(left, item)]
     return ",".join(items)
+
+
+def _take(left: Counter[str], item: str) -> bool:
+    if not left[item]:
+        return False
+    left[item] -= 1
+    return True
 
 
 async def store_with_note(
@@ -171,7 +179,7 @@ async def alter_each(
 ) -> list[_Result]:
     """Alters each resource that the client may alter; what fails is told in its own result."""
     results = []
-    for resource in resources:
+    async for resource in requester.turns.each(resources):
         kind, name = resource.resource_type, resource.resource_name
         result = result_type(error_message=None, resource_type=kind, resource_name=name)
         try:

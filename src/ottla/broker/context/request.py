@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
+    from ottla.bounds.turns import Turns
     from ottla.broker.context.services import BrokerServices
     from ottla.security.authorizer import AclAuthorizer
     from ottla.wire.framing import RequestHeader
@@ -35,3 +36,8 @@ class RequestContext:
     @property
     def version(self) -> int:
         return self.header.api_version
+
+    @property
+    def turns(self) -> Turns:
+        """For loops over what the client listed."""
+        return self.services.turns

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from ottla.bounds.turns import Turns
 
 if TYPE_CHECKING:
     from ottla.broker.admin.topic_settings import TopicSettings
@@ -58,3 +60,5 @@ class BrokerServices:
     client_quotas: ClientQuotas | None = None
     # None: nothing is counted.
     request_metrics: RequestMetrics | None = None
+    # Of the event loop, for requests that are long work.
+    turns: Turns = field(default_factory=Turns)

@@ -25,7 +25,7 @@ async def handle(
     require_cluster(ctx, Operation.ALTER_CONFIGS)
     response = m.AlterClientQuotasResponse
     entries = []
-    for entry in request.entries:
+    async for entry in ctx.turns.each(request.entries):
         answered = response.EntryData(
             error_code=ErrorCode.NONE,
             error_message=None,

@@ -29,8 +29,8 @@ async def handle(
         TopicPartition(topic.name, partition.partition_index): None
         if partition.replicas is None
         else tuple(partition.replicas)
-        for topic in request.topics
-        for partition in topic.partitions
+        async for topic in ctx.turns.each(request.topics)
+        async for partition in ctx.turns.each(topic.partitions)
     }
     outcomes = await ctx.services.controller.alter_partition_reassignments(targets)
     if outcomes is None:
@@ -38,7 +38,7 @@ async def handle(
         return response(error_code=refused, error_message=refused.text)
     topics: dict[str, list[m.AlterPartitionReassignmentsResponse.ReassignablePartitionResponse]]
     topics = {}
-    for tp in targets:
+    async for tp in ctx.turns.each(targets):
         error = outcomes[tp]
         topics.setdefault(tp.topic, []).append(
             response.ReassignablePartitionResponse(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.admin.topics import duplicates
 from ottla.errors import ErrorCode
-from ottla.security.rights import Operation, ResourceType, refused_names
+from ottla.security.rights import Operation, ResourceType, refused_in_turns
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def handle(
     twice = duplicates([topic.name for topic in request.topics])
     results: dict[str, Result] = {}
     wanted = []
-    refused = refused_names(
+    refused = await refused_in_turns(
         ctx,
         Operation.ALTER,
         ResourceType.TOPIC,

@@ -22,7 +22,7 @@ from ottla.security.rights import (
     Operation,
     ResourceType,
     allowed_on_cluster,
-    refused_names,
+    refused_in_turns,
 )
 from ottla.wire import messages as m
 
@@ -41,7 +41,7 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
             ]
         )
     twice = duplicates([topic.name for topic in request.topics])
-    refused, undescribed = _missing_rights(ctx, request)
+    refused, undescribed = await _missing_rights(ctx, request)
     results = {
         name: Result(
             name=name,
@@ -83,15 +83,15 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
     )
 
 
-def _missing_rights(
+async def _missing_rights(
     ctx: RequestContext, request: m.CreateTopicsRequest
 ) -> tuple[Collection[str], Collection[str]]:
     """The topics that may not be created, and those whose configs may not be shown."""
     names = [topic.name for topic in request.topics]
     refused: Collection[str] = ()
     if not allowed_on_cluster(ctx, Operation.CREATE, log_denied=False):
-        refused = refused_names(ctx, Operation.CREATE, ResourceType.TOPIC, names)
-    undescribed = refused_names(
+        refused = await refused_in_turns(ctx, Operation.CREATE, ResourceType.TOPIC, names)
+    undescribed = await refused_in_turns(
         ctx, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, log_denied=False
     )
     return refused, undescribed

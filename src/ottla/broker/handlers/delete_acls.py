@@ -24,7 +24,7 @@ async def handle(ctx: RequestContext, request: m.DeleteAclsRequest) -> m.DeleteA
     require_cluster(ctx, Operation.ALTER)
     if ctx.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
-    filters = [read_filter(each) for each in request.filters]
+    filters = [read_filter(each) async for each in ctx.turns.each(request.filters)]
     response = m.DeleteAclsResponse
     return response(
         filter_results=[
@@ -45,6 +45,6 @@ async def handle(ctx: RequestContext, request: m.DeleteAclsRequest) -> m.DeleteA
                     for pattern, entry, error in removed
                 ],
             )
-            for removed in await ctx.authorizer.delete(filters)
+            async for removed in ctx.turns.each(await ctx.authorizer.delete(filters))
         ]
     )

@@ -36,7 +36,7 @@ async def handle(ctx: RequestContext, request: m.ElectLeadersRequest) -> m.Elect
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     asked = request.topic_partitions
     cache, clock = ctx.services.metadata_cache, ctx.services.runtime.clock
-    partitions = _all_partitions(cache) if asked is None else _listed(asked)
+    partitions = _all_partitions(cache) if asked is None else await _listed(ctx, asked)
     deadline_ms = clock.monotonic_ms() + request.timeout_ms
     elections = await ctx.services.controller.elect_leaders(
         partitions, unclean=request.election_type == _UNCLEAN
@@ -67,8 +67,15 @@ def _all_partitions(cache: MetadataCache) -> list[TopicPartition]:
     ]
 
 
-def _listed(asked: list[m.ElectLeadersRequest.TopicPartitions]) -> list[TopicPartition]:
-    return [TopicPartition(entry.topic, index) for entry in asked for index in entry.partitions]
+async def _listed(
+    ctx: RequestContext, asked: list[m.ElectLeadersRequest.TopicPartitions]
+) -> list[TopicPartition]:
+    listed = [
+        TopicPartition(entry.topic, index)
+        async for entry in ctx.turns.each(asked)
+        async for index in ctx.turns.each(entry.partitions)
+    ]
+    return list(dict.fromkeys(listed))
 
 
 async def _await_leaders(

@@ -29,8 +29,8 @@ async def handle(
         if request.topics is None
         else [
             TopicPartition(topic.name, index)
-            for topic in request.topics
-            for index in topic.partition_indexes
+            async for topic in ctx.turns.each(request.topics)
+            async for index in ctx.turns.each(topic.partition_indexes)
         ]
     )
     moves = await ctx.services.controller.list_partition_reassignments(asked)
@@ -38,7 +38,7 @@ async def handle(
         refused = ErrorCode.NOT_CONTROLLER
         return response(error_code=refused, error_message=refused.text)
     topics: dict[str, list[m.ListPartitionReassignmentsResponse.OngoingPartitionReassignment]] = {}
-    for tp, move in moves.items():
+    async for tp, move in ctx.turns.each(moves.items()):
         topics.setdefault(tp.topic, []).append(
             response.OngoingPartitionReassignment(
                 partition_index=tp.partition,

@@ -22,11 +22,13 @@ from ottla.broker.requests.accounting import Bill, asked_wait_ms, open_bill
 from ottla.wire.framing import FrameReader, FrameTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
 
+    from ottla.bounds.repeated_lines import RepeatedLines
     from ottla.broker.context.services import BrokerServices
     from ottla.broker.quotas.connection_rates import Turn
     from ottla.broker.requests.authentication import Authentication
+    from ottla.wire.framing import Chunks
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +48,9 @@ class Listener(Protocol):
     max_token_bytes: int
     refusal_delay_s: float
     read_buffer: memoryview
+    # Lines that any client can cause: about closed connections, about failed requests.
+    closings: RepeatedLines
+    failures: RepeatedLines
 
     @property
     def services(self) -> BrokerServices: ...
@@ -200,7 +205,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.abort()
 
     def _log_closing(self, reason: str) -> None:
-        logger.warning(
+        self.server.closings.log(
+            logging.WARNING,
+            self.client_host,
+            reason,
             "closing connection from %s:%d on listener %s: %s",
             self.client_host,
             self._client_port,
@@ -257,28 +265,35 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._serve_queue()
 
     def _begin(self, frame: memoryview) -> None:
+        serving = self._serve(frame)
+        rest: Any = serving
+        if dispatch.is_eager(frame):
+            try:
+                waiting = serving.send(None)
+            except StopIteration:
+                return
+            rest = dispatch.resume(serving, waiting)
+        self._running = serving
+        self._task = self.server.loop.create_task(self._complete(rest))
+
+    async def _serve(self, frame: memoryview) -> None:
+        """One request, from its bytes to those of its answer."""
         server = self.server
-        bill = open_bill(server.services, len(frame), self.principal)
+        services = server.services
+        bill = open_bill(services, len(frame), self.principal)
         try:
-            call = dispatch.begin(
-                server.services, frame, server.listener, self.client_host, self.principal
-            )
+            call = await dispatch.read_in_turns(frame, services.turns)
+            dispatch.begin(services, call, server.listener, self.client_host, self.principal)
+            try:
+                response = await (call.running if bill is None else bill.run(call))
+                await self._answer(call, bill, response)
+            except CloseConnection:
+                raise
+            except Exception as error:
+                # Also where the handler's answer does not fit its schema, which is our fault.
+                await self._answer_failure(call, bill, error)
         except CloseConnection as error:
             self.close(str(error))
-            return
-        running = call.running if bill is None else bill.run(call)
-        if call.loaded.route.eager:
-            try:
-                waiting = running.send(None)
-            except StopIteration as stop:
-                self._answer(call, bill, stop.value)
-                return
-            except Exception as error:
-                self._answer_failure(call, bill, error)
-                return
-            running = dispatch.resume(running, waiting)
-        self._running = call.running
-        self._task = server.loop.create_task(self._complete(call, bill, running))
 
     def _authenticate(self, authentication: Authentication, frame: memoryview) -> None:
         step = authentication.take(frame)
@@ -299,39 +314,33 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._answers.write(chunks)
         self.close(reason)
 
-    async def _complete(self, call: dispatch.Call, bill: Bill | None, running: Any) -> None:
+    async def _complete(self, serving: Any) -> None:
         try:
-            response = await running
-        except Exception as error:
-            self._answer_failure(call, bill, error)
-        else:
-            self._answer(call, bill, response)
+            await serving
         finally:
             self._task = self._running = None
         self.last_active = self._now()
         self._serve_queue()
 
-    def _answer(self, call: dispatch.Call, bill: Bill | None, response: Any) -> None:
+    async def _answer(self, call: dispatch.Call, bill: Bill | None, response: Any) -> None:
         self._mute(asked_wait_ms(response) if bill is None else bill.charge(response))
-        try:
-            chunks = dispatch.encode_answer(call, response)
-        except CloseConnection as error:
-            self.close(str(error))
-        except Exception as error:
-            # The handler's answer does not fit its schema: our fault, told as an error response.
-            self._answer_failure(call, bill, error)
-        else:
-            self._answers.write(chunks)
-            if bill is not None:
-                bill.close(response)
+        await self._encode(dispatch.encode_answer(call, response))
+        if bill is not None:
+            bill.close(response)
 
-    def _answer_failure(self, call: dispatch.Call, bill: Bill | None, error: Exception) -> None:
+    async def _answer_failure(
+        self, call: dispatch.Call, bill: Bill | None, error: Exception
+    ) -> None:
         wait_ms = 0 if bill is None else bill.fail(error)
         self._mute(wait_ms)
-        try:
-            self._answers.write(dispatch.encode_failure(call, error, wait_ms))
-        except CloseConnection as closing:
-            self.close(str(closing))
+        dispatch.log_failure(call, error, self.server.failures, self.client_host)
+        await self._encode(dispatch.encode_failure(call, error, wait_ms))
+
+    async def _encode(self, encoding: Generator[None, None, Chunks]) -> None:
+        """Most answers are made at once; long ones while others have their turn as well."""
+        turns = self.server.services.turns
+        work = turns.start(encoding)
+        self._answers.write(work.result if work.is_done else await turns.finish(work))
 
     def _mute(self, wait_ms: int) -> None:
         """Serves nothing for a while: the peer is above its quota."""

@@ -11,8 +11,11 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ottla.bounds.repeated_lines import RepeatedLines
 from ottla.broker.network.connection import ClientConnection
+from ottla.broker.network.connection import logger as connection_logger
 from ottla.broker.network.limits import ConnectionQuotas
+from ottla.broker.requests import dispatch
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
@@ -57,6 +60,8 @@ class BrokerServer:
         self.max_token_bytes = config.integer("sasl.server.max.receive.size")
         self.refusal_delay_s = config.integer("connection.failed.authentication.delay.ms") / 1000
         self.read_buffer = memoryview(bytearray(READ_BYTES))
+        self.closings = RepeatedLines(connection_logger, runtime.clock)
+        self.failures = RepeatedLines(dispatch.logger, runtime.clock)
         self._sasl = _sasl_settings(config, endpoint)
         self._runtime = runtime
         self._endpoint = endpoint

@@ -57,7 +57,7 @@ class Authentication:
             if not sasl.accepts(api_key):
                 error = KafkaError(ErrorCode.ILLEGAL_SASL_STATE)
                 return Step(
-                    dispatch.encode_failure(call, error),
+                    dispatch.encode_whole(dispatch.encode_failure(call, error)),
                     f"{call.loaded.route.name} came in the middle of authentication",
                 )
         except CloseConnection as error:

@@ -7,7 +7,7 @@ the code on each. The table below names the lists; fields of the same name are c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -121,15 +121,16 @@ _ALIASES = {"partition_index": "partition"}
 
 def error_response(
     loaded: LoadedRoute, request: Any, version: int, code: ErrorCode, message: str | None
-) -> Any | None:
-    """A response that says `code` in every place that can, None where there is no such place."""
+) -> Generator[None, None, Any | None]:
+    """A response that says `code` in every place that can, None where there is no such place. It
+    is long where the request was: the work may be left at every `yield`."""
     form = _Form(loaded.response_class, version, int(code), message)
     response = loaded.response_class()
     schema = loaded.response_class.SCHEMA
     form.set_error(response, schema.fields)
     entries = _ENTRIES.get(loaded.route.api_key)
     if entries is not None:
-        form.fill(response, request, entries, schema.fields)
+        yield from form.fill(response, request, entries, schema.fields)
     elif not _carries(schema.fields, "error_code", version):
         return None
     return response
@@ -153,7 +154,9 @@ class _Form(NamedTuple):
         if self.message is not None and _carries(fields, "error_message", self.version):
             item.error_message = self.message
 
-    def fill(self, answer: Any, asked: Any, entries: _Entries, fields: Iterable[Field]) -> None:
+    def fill(
+        self, answer: Any, asked: Any, entries: _Entries, fields: Iterable[Field]
+    ) -> Generator[None, None, None]:
         if not _carries(fields, entries.answered, self.version):
             return
         struct = getattr(self.response_class, entries.struct)
@@ -164,9 +167,10 @@ class _Form(NamedTuple):
                 item = struct()
                 _copy_identity(item, entry)
                 if entries.below is not None:
-                    self.fill(item, entry, entries.below, struct_fields)
+                    yield from self.fill(item, entry, entries.below, struct_fields)
                 self.set_error(item, struct_fields)
                 items.append(item)
+                yield
         setattr(answer, entries.answered, items)
 
 

@@ -19,4 +19,4 @@ def test_an_error_that_cannot_be_said_ends_the_connection() -> None:
     call = dispatch.read(memoryview(frame))
     call.request.topics[0].name = "x" * 40_000  # more than any answer may carry
     with pytest.raises(CloseConnection, match="CreateTopics failed, and so did its error form"):
-        dispatch.encode_failure(call, KafkaError(ErrorCode.INVALID_REQUEST))
+        dispatch.encode_whole(dispatch.encode_failure(call, KafkaError(ErrorCode.INVALID_REQUEST)))
