@@ -29,20 +29,20 @@ def kafka_port(
 ) -> Iterator[int]:
     """The SASL listener of Apache Kafka 2.8.2 with its authoriser."""
     java_tool("kafka-2.8.2", "kafka.Kafka")  # skips where the jars are missing
-    internal = free_ports(2)
-    settings = matrix.broker_settings(internal, internal + 1)
+    first = free_ports(2)
+    settings = matrix.broker_settings(first, first + 1)
     broker = SecuredKafka(f"{apache_zookeeper.address}/rights", overrides=settings)
-    broker.internal_port = internal
+    broker.internal_port = first
     with broker:
-        yield internal + 1
+        yield first + 1
 
 
 @pytest.fixture(scope="module")
 def ottla_port() -> Iterator[int]:
-    internal = free_ports(2)
-    settings = matrix.broker_settings(internal, internal + 1)
+    first = free_ports(2)
+    settings = matrix.broker_settings(first, first + 1)
     with Cluster(brokers=1, overrides=settings):
-        yield internal + 1
+        yield first + 1
 
 
 async def _connect(port: int, user: str) -> Connection:

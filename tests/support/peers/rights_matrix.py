@@ -55,19 +55,26 @@ def password(user: str) -> str:
     return f"{user}-secret"
 
 
-def broker_settings(internal_port: int, clients_port: int) -> dict[str, str]:
-    """Kafka's own properties: brokers in the clear, clients with SASL, the authoriser on."""
+def broker_settings(open_port: int, port: int) -> dict[str, str]:
+    """Kafka's own properties: SASL for clients and between brokers, the authoriser on.
+
+    Clients share the brokers' listener: on others Ottla takes no requests of brokers at all. The
+    open one tells that the broker is ready.
+    """
     users = " ".join(f'user_{user}="{password(user)}"' for user in (ADMIN, *PRINCIPALS))
-    both = f"INTERNAL://127.0.0.1:{internal_port},CLIENTS://127.0.0.1:{clients_port}"
+    own = f'username="{ADMIN}" password="{password(ADMIN)}"'
+    both = f"OPEN://127.0.0.1:{open_port},SECURED://127.0.0.1:{port}"
     return {
         "listeners": both,
         "advertised.listeners": both,
-        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
-        "inter.broker.listener.name": "INTERNAL",
+        "listener.security.protocol.map": "OPEN:PLAINTEXT,SECURED:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "SECURED",
         "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.clients.plain.sasl.jaas.config": f"{MODULE} required {users};",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.secured.plain.sasl.jaas.config": f"{MODULE} required {own} {users};",
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "super.users": "User:admin;User:ANONYMOUS",
+        "super.users": f"User:{ADMIN}",
+        "allow.everyone.if.no.acl.found": "false",
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",
         "transaction.state.log.replication.factor": "1",
@@ -330,13 +337,10 @@ def _broker_calls() -> Iterator[Call]:
     yield "WriteTxnMarkers", markers(markers=[marker]), 0
     yield "ControlledShutdown", m.ControlledShutdownRequest(broker_id=9, broker_epoch=1), 3
     yield "AlterPartition", m.AlterPartitionRequest(broker_id=9, broker_epoch=1), 0
+    yield "UpdateMetadata", m.UpdateMetadataRequest(controller_id=9, controller_epoch=0), 6
+    yield "StopReplica", m.StopReplicaRequest(controller_id=9, controller_epoch=0), 3
+    yield "LeaderAndIsr", m.LeaderAndIsrRequest(controller_id=9, controller_epoch=0), 4
 
-
-ORDERS: tuple[Call, ...] = (
-    ("UpdateMetadata", m.UpdateMetadataRequest(controller_id=9, controller_epoch=0), 6),
-    ("StopReplica", m.StopReplicaRequest(controller_id=9, controller_epoch=0), 3),
-    ("LeaderAndIsr", m.LeaderAndIsrRequest(controller_id=9, controller_epoch=0), 4),
-)
 
 _REFUSALS = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
