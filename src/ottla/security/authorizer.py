@@ -34,6 +34,7 @@ from ottla.metadata.store import (
     NoNodeError,
     StoreError,
 )
+from ottla.metadata.znodes import MAX_ZNODE_BYTES
 from ottla.security.acls import NO_ENTRIES, AclFilter, AclTable
 
 if TYPE_CHECKING:
@@ -345,10 +346,10 @@ class AclAuthorizer:
                 if not wanted:
                     await self._store.delete(path, -1 if version is None else version)
                 elif version is None:
-                    await self._store.create(path, AclZnode.encode(wanted))
+                    await self._store.create(path, _encoded(pattern, wanted))
                     new_version = 0
                 else:
-                    stat = await self._store.set(path, AclZnode.encode(wanted), version)
+                    stat = await self._store.set(path, _encoded(pattern, wanted), version)
                     new_version = stat.version
             except (BadVersionError, NodeExistsError, NoNodeError):
                 await asyncio.sleep(self._random.randint(*_WRITE_PAUSE_MS) / 1000)
@@ -359,6 +360,17 @@ class AclAuthorizer:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to update ACLs for {_shown(pattern)}"
         )
+
+
+def _encoded(pattern: ResourcePattern, entries: Collection[AclEntry]) -> bytes:
+    data = AclZnode.encode(frozenset(entries))
+    if len(data) > MAX_ZNODE_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"The ACLs of {_shown(pattern)} have {len(data)} bytes together, at most "
+            f"{MAX_ZNODE_BYTES} can be stored.",
+        )
+    return data
 
 
 def _decision_line(

@@ -26,6 +26,7 @@ from ottla.metadata.store import (
     SetData,
 )
 from ottla.security import rights
+from ottla.wire.primitives import MAX_STRING_BYTES
 
 if TYPE_CHECKING:
     from ottla.config.definitions import ConfigDef
@@ -153,6 +154,7 @@ async def store_with_note(
     nobody hears of. Here it is one. The result of the `condition` comes first.
     """
     path, data = znodes.ConfigZnode.path(kind, entity), znodes.ConfigZnode.encode(configs)
+    _check_size(configs, data)
     change = znodes.ConfigChangeZnode.encode(znodes.ConfigChange(f"{kind}/{entity}"))
     note = Create(znodes.ConfigChangeZnode.path(), change, CreateMode.PERSISTENT_SEQUENTIAL)
     conditions = [] if condition is None else [condition]
@@ -162,6 +164,18 @@ async def store_with_note(
         if not isinstance(results[len(conditions)].error, NoNodeError):
             break
     return results
+
+
+def _check_size(configs: Mapping[str, str], data: bytes) -> None:
+    """What can neither be stored nor be shown again is refused. List configs grow by every APPEND;
+    Kafka 2.8 has no bound, and fails to answer DescribeConfigs from then on."""
+    long = [name for name, value in configs.items() if len(value.encode()) > MAX_STRING_BYTES]
+    if long:
+        raise invalid_request(f"The value of {long[0]} is longer than {MAX_STRING_BYTES} bytes.")
+    if len(data) > znodes.MAX_ZNODE_BYTES:
+        raise invalid_request(
+            f"The configs have {len(data)} bytes together, at most {znodes.MAX_ZNODE_BYTES}."
+        )
 
 
 def raise_failure(results: list[OpResult]) -> None:

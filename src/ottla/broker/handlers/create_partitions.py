@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.admin.topics import duplicates
 from ottla.errors import ErrorCode
 from ottla.security.rights import Operation, ResourceType, refused_in_turns
+from ottla.topics.validation import check_total
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ async def handle(
                 for topic in request.topics
             ]
         )
+    present = ctx.services.metadata_cache.topic_partitions
+    check_total(sum(max(0, topic.count - len(present(topic.name))) for topic in request.topics))
     twice = duplicates([topic.name for topic in request.topics])
     results: dict[str, Result] = {}
     wanted = []

@@ -24,6 +24,7 @@ from ottla.security.rights import (
     allowed_on_cluster,
     refused_in_turns,
 )
+from ottla.topics.validation import NO_NUMBER, check_total
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
                 for topic in request.topics
             ]
         )
+    check_total(await _partitions(ctx, request))
     twice = duplicates([topic.name for topic in request.topics])
     refused, undescribed = await _missing_rights(ctx, request)
     results = {
@@ -81,6 +83,16 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
         # A name that came twice is answered twice.
         topics=[results[topic.name] for topic in request.topics],
     )
+
+
+async def _partitions(ctx: RequestContext, request: m.CreateTopicsRequest) -> int:
+    """All partitions that the request asks for."""
+    default = ctx.services.config.integer("num.partitions")
+    total = 0
+    async for topic in ctx.turns.each(request.topics):
+        given = default if topic.num_partitions == NO_NUMBER else max(0, topic.num_partitions)
+        total += len(topic.assignments) or given
+    return total
 
 
 async def _missing_rights(
