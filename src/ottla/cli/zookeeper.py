@@ -29,6 +29,9 @@ async def serve(
     fsync: bool = True,
     extended_types: bool = False,
     super_digest: str | None = None,
+    max_client_connections: int | None = None,
+    max_client_memory_mb: int | None = None,
+    words: str | None = None,
 ) -> None:
     """Runs until SIGTERM, SIGINT or SIGHUP. `ready_callback` gets the port once clients may come.
 
@@ -36,8 +39,11 @@ async def serve(
     refuses a write later.
     """
     from ottla.process.stop_signals import stop_signals
+    from ottla.process.tuning import raise_file_limit, share_for_connections
     from ottla.runtime import system_runtime
-    from ottla.zk.server.options import StoreOptions
+    from ottla.zk.server.admission import MAX_CLIENT_CONNECTIONS, MAX_CONNECTIONS
+    from ottla.zk.server.holdings import MAX_HELD_BYTES
+    from ottla.zk.server.options import DEFAULT_WORDS, StoreOptions, parse_words
     from ottla.zk.server.pipeline import StoreFailed
     from ottla.zk.server.server import ZooKeeperServer
     from ottla.zk.server.sessions import SessionLimits
@@ -53,6 +59,7 @@ async def serve(
         if not stopped.done():
             stopped.set_exception(failure)
 
+    raise_file_limit()
     server = ZooKeeperServer(
         system_runtime(),
         data_dir,
@@ -60,7 +67,17 @@ async def serve(
         port,
         limits=SessionLimits.of(tick_ms, min_session_timeout_ms, max_session_timeout_ms),
         fsync=fsync,
-        options=StoreOptions(extended_types, super_digest),
+        options=StoreOptions(
+            extended_types, super_digest, DEFAULT_WORDS if words is None else parse_words(words)
+        ),
+        # Where connections took all descriptors the journal could not be opened any more.
+        max_connections=min(MAX_CONNECTIONS, share_for_connections() or MAX_CONNECTIONS),
+        max_client_connections=(
+            MAX_CLIENT_CONNECTIONS if max_client_connections is None else max_client_connections
+        ),
+        max_held_bytes=(
+            MAX_HELD_BYTES if max_client_memory_mb is None else max_client_memory_mb << 20
+        ),
         on_failure=fail,
     )
     await server.start()
@@ -105,6 +122,25 @@ async def serve(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help=f"File with the digest of the super user, who passes every ACL; else {SUPER_DIGEST}.",
 )
+@click.option(
+    "--max-client-cnxns",
+    type=click.IntRange(min=0),
+    default=60,
+    show_default=True,
+    help="Connections of one address, as ZooKeeper's maxClientCnxns; 0 for any number.",
+)
+@click.option(
+    "--max-client-memory-mb",
+    type=click.IntRange(min=16),
+    default=512,
+    show_default=True,
+    help="What all clients together may make the store hold: unread answers, watches.",
+)
+@click.option(
+    "--4lw-commands-whitelist",
+    "words",
+    help="Four-letter words that are answered, or *. Default: envi,isro,mntr,ruok,srvr.",
+)
 def command(
     port: int,
     host: str,
@@ -116,6 +152,9 @@ def command(
     is_repair: bool,
     extended_types: bool,
     super_digest_file: Path | None,
+    max_client_cnxns: int,
+    max_client_memory_mb: int,
+    words: str | None,
 ) -> None:
     """Serve a metadata store that ZooKeeper clients and Apache Kafka brokers can use."""
     if is_repair:
@@ -140,6 +179,9 @@ def command(
                 fsync=fsync,
                 extended_types=extended_types,
                 super_digest=_super_digest(super_digest_file),
+                max_client_connections=max_client_cnxns,
+                max_client_memory_mb=max_client_memory_mb,
+                words=words,
             )
         )
     except OSError as error:

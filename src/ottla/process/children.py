@@ -56,7 +56,9 @@ class Pipes:
 
 
 def store_main(options: UpOptions, pipes: Pipes) -> None:
+    from ottla.process.tuning import share_for_connections
     from ottla.runtime import system_runtime
+    from ottla.zk.server.admission import MAX_CONNECTIONS
     from ottla.zk.server.server import ZooKeeperServer
 
     async def main() -> None:
@@ -65,6 +67,7 @@ def store_main(options: UpOptions, pipes: Pipes) -> None:
             store_folder(options.data),
             host=options.host,
             port=options.zookeeper_port,
+            max_connections=min(MAX_CONNECTIONS, share_for_connections() or MAX_CONNECTIONS),
             on_failure=end_at_once,
         )
         await server.start()

@@ -55,6 +55,7 @@ class Journal:
         self._position = 0
         self._allocated = 0
         self._pending: list[bytes] = []
+        self.pending_bytes = 0
         # Of the last write that was appended, and of the last in an earlier batch.
         self._last_zxid = 0
         self._marked_zxid = 0
@@ -65,13 +66,16 @@ class Journal:
         return bool(self._pending)
 
     def append(self, zxid: int, time_ms: int, txns: Sequence[Txn | bytes]) -> None:
-        self._pending.append(records.encode_record(zxid, time_ms, txns))
+        record = records.encode_record(zxid, time_ms, txns)
+        self._pending.append(record)
+        self.pending_bytes += len(record)
         self._last_zxid = zxid
 
     def take(self) -> bytes:
         """Everything appended since the last call, as one batch for `write`."""
         batch = b"".join((records.encode_mark(self._marked_zxid), *self._pending))
         self._pending.clear()
+        self.pending_bytes = 0
         self._marked_zxid = self._last_zxid
         return batch
 

@@ -31,8 +31,8 @@ from ottla.zk.server.tree import (
 
 JOURNAL_MAGIC = b"OTLZKJ01"
 SNAPSHOT_MAGIC = b"OTLZKS01"
-# A length beyond this is not a record. A packet bounds a multi; the end of a session names its
-# nodes, of which there may be many.
+# No record is longer, and a search behind damage takes no longer one for one. A packet bounds a
+# multi; a session with many nodes ends in several writes.
 MAX_RECORD_BYTES = 1 << 28
 
 # How far a search behind damage goes before it gives up: nobody can make a start take minutes by
@@ -65,6 +65,8 @@ def encode_record(zxid: int, time_ms: int, txns: Sequence[Txn | bytes]) -> bytes
     parts = [_RECORD.pack(zxid, time_ms, len(txns))]
     parts += [txn if isinstance(txn, bytes) else _encode_txn(txn) for txn in txns]
     payload = b"".join(parts)
+    if len(payload) > MAX_RECORD_BYTES:
+        raise InvariantViolated(f"a record of {len(payload)} bytes, which no start would look for")
     return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
 
 
@@ -88,7 +90,9 @@ def iter_records(data: bytes, position: int) -> Iterator[Record]:
         length, crc = _FRAME.unpack_from(data, position)
         start = position + _FRAME.size
         end = start + length
-        if length == 0 or length > MAX_RECORD_BYTES or end > size:
+        # Longer than any that is written now, it may still be one: versions before limits wrote
+        # the end of a session with all its nodes at once. The checksum tells.
+        if length == 0 or end > size:
             return
         payload = data[start:end]
         if zlib.crc32(payload) != crc:
