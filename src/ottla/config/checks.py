@@ -156,7 +156,10 @@ def _check_control_listener(config: BrokerValues, advertised: list[str]) -> None
 def _check_connections(config: BrokerValues) -> None:
     queued_bytes = config.integer("queued.max.request.bytes")
     _require(
-        queued_bytes <= 0 or queued_bytes >= config.integer("socket.request.max.bytes"),
+        # Our own default (Kafka has none) must not refuse a file that Kafka takes.
+        "queued.max.request.bytes" not in config.static
+        or queued_bytes <= 0
+        or queued_bytes >= config.integer("socket.request.max.bytes"),
         "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
     )
     overrides = comma_separated(config.text("max.connections.per.ip.overrides"))

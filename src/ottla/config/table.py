@@ -44,8 +44,9 @@ num.io.threads I 8 >=1 cw
   Workers that serve requests.
 queued.max.requests I 500 >=1
   Requests that may wait before the broker stops reading.
-queued.max.request.bytes L -1
-  Bytes of requests that may wait; no limit when not positive.
+queued.max.request.bytes L 268435456
+  Memory of requests and of answers that are not taken, on all connections; no limit when not \
+positive. One request of the largest size always fits. Kafka's default is -1.
 socket.connection.setup.timeout.ms L 10000
   How long to wait for a connection to another broker.
 socket.connection.setup.timeout.max.ms L 30000

@@ -23,6 +23,8 @@ PLACES = {
 OWN_NAMES = {
     "ottla.lifecycle.topic.enable", "ottla.metrics.port", "ottla.scheduling.batch.enable",
 }  # fmt: skip
+# Finite here (ADR 37).
+OWN_DEFAULTS = {"queued.max.request.bytes"}
 # Kafka hides these (KRaft's), but forgets to after the first change.
 KRAFT_NAMES = {
     "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "controller.listener.names",

@@ -111,7 +111,8 @@ class SessionEntry:
         """Whether an incremental answer has to hold this partition; remembers what it says."""
         if result is self.last and result.error is ErrorCode.NONE and not result.records:
             return False  # the very answer of last time, without records
-        self.last = result
+        # Not its records: a session lives long.
+        self.last = None if result.records else result
         news = (
             result.size > 0
             or result.error is not ErrorCode.NONE

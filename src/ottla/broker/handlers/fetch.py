@@ -18,7 +18,7 @@ Left out: tiered storage.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ottla.broker.fetching.down_conversion import DownConversion
 from ottla.broker.fetching.params import READ_COMMITTED, FetchParams, check_isolation_level
@@ -348,7 +348,8 @@ def _partition_data(
         log_start_offset=result.log_start_offset,
         aborted_transactions=None,
         preferred_read_replica=result.preferred_read_replica,
-        records=EMPTY if result.records is None else result.records,
+        # A slice of a file has a length, which is all that the encoder asks of large records.
+        records=EMPTY if result.records is None else cast("memoryview", result.records),
     )
     if result.diverging_epoch is not None:
         epoch, end_offset = result.diverging_epoch

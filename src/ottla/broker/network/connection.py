@@ -5,23 +5,29 @@ under way; what the peer sends meanwhile is read ahead up to a bound, then readi
 that does not take its answers stops being served until it does. There is one exception: batches
 for one partition each that wait for followers (acks=all). The next of them is appended while those
 before it wait, so that followers fetch them together; answers keep their order all the same.
+
+A connection has the event loop for a few milliseconds at a time: whatever else it has sent by then
+waits until the others have had their turn. What it holds stands in one account of the memory of
+all connections (`broker/network/memory.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ottla.broker.context.request import CloseConnection
 from ottla.broker.network.answers import Answers
 from ottla.broker.network.direct_lane import DirectLane
+from ottla.broker.network.intake import AHEAD, Intake, Reading
+from ottla.broker.network.turns import TURN_MS
 from ottla.broker.requests import dispatch
 from ottla.broker.requests.accounting import Bill, asked_wait_ms, open_bill
-from ottla.wire.framing import FrameReader, FrameTooLarge
+from ottla.wire.framing import FrameTooLarge
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Coroutine, Generator
 
     from ottla.bounds.repeated_lines import RepeatedLines
@@ -32,11 +38,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Bytes taken from the socket beyond the request under way before reading pauses.
-READ_AHEAD_BYTES = 256 * 1024
+# Requests under way that are smaller are not worth counting.
+_COUNTED_FROM_BYTES = 4 * 1024
 
 
-class Listener(Protocol):
+class Listener(Reading, Protocol):
     """What the connections of one listener share: `BrokerServer`."""
 
     # The name of the listener.
@@ -47,19 +53,12 @@ class Listener(Protocol):
     # Of a peer that is not authenticated yet.
     max_token_bytes: int
     refusal_delay_s: float
-    read_buffer: memoryview
     # Lines that any client can cause: about closed connections, about failed requests.
     closings: RepeatedLines
     failures: RepeatedLines
 
     @property
     def services(self) -> BrokerServices: ...
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
-
-    def time(self) -> float:
-        """Seconds of the event loop's clock."""
 
     def new_authentication(self) -> Authentication | None:
         """What a new connection has to pass first; None where the listener asks for nothing."""
@@ -74,8 +73,9 @@ class Listener(Protocol):
 class ClientConnection(asyncio.BufferedProtocol):
     """The socket of one peer and the order in which its requests are served.
 
-    Made by the server for each accepted socket. Its parts: `Answers` are what goes out, the
-    `DirectLane` serves Produce requests where they were read, a `Bill` counts what a request costs.
+    Made by the server for each accepted socket. Its parts: the `Intake` has what came in, `Answers`
+    are what goes out, the `DirectLane` serves Produce requests where they were read, a `Bill`
+    counts what a request costs.
     """
 
     def __init__(self, server: Listener) -> None:
@@ -87,25 +87,30 @@ class ClientConnection(asyncio.BufferedProtocol):
         # What the peer has to pass before its requests are served; None once it has.
         self._authentication = server.new_authentication()
         self._refused = False
-        self._frames = FrameReader(
-            server.max_request_bytes if self._authentication is None else server.max_token_bytes
+        self._answers = Answers(self._answers_have_left, server.now_ms, server.memory)
+        self._direct_lane = DirectLane(server.listener, self._answers, server.now_ms)
+        self.intake = Intake(
+            server,
+            self._answers,
+            server.max_request_bytes if self._authentication is None else server.max_token_bytes,
+            self.abort,
         )
-        self._queue: deque[memoryview] = deque()
-        self._answers = Answers(self._parked_have_left)
-        self._direct_lane = DirectLane(server.listener, self._answers)
-        self._unserved_bytes = 0
+        self._frames, self._queue = self.intake.frames, self.intake.queue
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._running: Coroutine[Any, Any, Any] | None = None
         self._muted = False
-        self._reading_paused = False
+        # The next request waits until the others have had their turn.
+        self._turn_is_due = False
         self._now: Callable[[], float] = server.time
 
     @property
     def _is_held(self) -> bool:
         """The next request has to wait."""
-        return self._task is not None or self._answers.is_blocked or self._muted
+        return (
+            self._task is not None or self._answers.is_blocked or self._muted or self._turn_is_due
+        )
 
     @property
     def busy(self) -> bool:
@@ -117,6 +122,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._answers.open(self._transport, self.server.loop)
+        self.intake.open(self._transport)
         peer = transport.get_extra_info("peername")
         if peer:
             self.client_host, self._client_port = str(peer[0]), int(peer[1])
@@ -132,18 +138,18 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         self._mute(wait_ms)
         if not self.server.processing:
-            self._pause_reading()
+            self.intake.pause(AHEAD)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        # One for all connections: what is read is used up before the next one reads.
-        return self.server.read_buffer
+        return self.intake.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing or self._refused:
             return
-        server = self.server
+        server, intake = self.server, self.intake
         self.last_active = self._now()
         data = server.read_buffer[:nbytes]
+        intake.note_read(nbytes)
         taken = 0
         if (
             server.processing
@@ -154,30 +160,35 @@ class ClientConnection(asyncio.BufferedProtocol):
             if taken == nbytes:
                 return
         try:
-            self._queue.extend(self._frames.feed(data[taken:]))
+            intake.take(data[taken:], self.last_active)
         except FrameTooLarge as error:
             self.close(str(error))
             return
         # uvloop delivers bytes once more after a pause in `connection_made`.
         if not self._is_held and server.processing:
-            self._serve_queue()
-            if not self._queue:
-                return
-        self._unserved_bytes += nbytes - taken
-        if self._unserved_bytes > READ_AHEAD_BYTES:
-            self._pause_reading()
+            if taken and self._direct_lane.is_over_time:
+                self._wait_for_turn()
+            else:
+                self._serve_queue()
+        if self._queue or self._is_held:
+            intake.is_ahead(nbytes - taken)
+        intake.count()
 
     def pause_writing(self) -> None:
-        self._answers.is_blocked = True
+        self._answers.transport_is_full(self._now())
+        self.intake.count()
+        self.server.memory.shed_unread(self.intake)
 
     def resume_writing(self) -> None:
-        self._answers.is_blocked = False
+        self.last_active = self._now()
+        self._answers.transport_has_room()
         self._serve_queue()
+        self.intake.count()
 
     def connection_lost(self, exc: Exception | None) -> None:
         # A handler under way is not cancelled: what it does (an append, a join) stands.
         self._transport = None
-        self._queue.clear()
+        self.intake.forget()
         self._answers.forget()
         self.server.forget(self)
 
@@ -236,17 +247,29 @@ class ClientConnection(asyncio.BufferedProtocol):
         answers = self._answers
         if not self.server.processing or answers.gathering:
             return
-        queue = self._queue
+        queue, now_ms = self._queue, self.server.now_ms
+        # Most requests come alone, and need no clock.
+        turn_ends_ms = now_ms() + TURN_MS if len(queue) > 1 else 0.0
         answers.gathering = True
         try:
             while queue and not self._is_held and self._serve_first(queue):
-                pass
+                if queue and now_ms() >= turn_ends_ms:
+                    self._wait_for_turn()
         finally:
             answers.gathering = False
             answers.flush()
         if not self._is_held and not queue:
-            self._unserved_bytes = 0
-            self._resume_reading()
+            self.intake.is_served()
+
+    def _wait_for_turn(self) -> None:
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self.server.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._turn_is_due = False
+        self._serve_queue()
+        self.intake.count()
 
     def _serve_first(self, queue: deque[memoryview]) -> bool:
         """False where the first request has to wait until parked answers have left."""
@@ -260,9 +283,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._begin(queue.popleft())
         return True
 
-    def _parked_have_left(self) -> None:
+    def _answers_have_left(self) -> None:
         self.last_active = self._now()
         self._serve_queue()
+        self.intake.count()
 
     def _begin(self, frame: memoryview) -> None:
         serving = self._serve(frame)
@@ -275,6 +299,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             rest = dispatch.resume(serving, waiting)
         self._running = serving
         self._task = self.server.loop.create_task(self._complete(rest))
+        if len(frame) >= _COUNTED_FROM_BYTES:
+            self.intake.under_way_bytes = len(frame)
 
     async def _serve(self, frame: memoryview) -> None:
         """One request, from its bytes to those of its answer."""
@@ -319,8 +345,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             await serving
         finally:
             self._task = self._running = None
+            self.intake.under_way_bytes = 0
         self.last_active = self._now()
         self._serve_queue()
+        self.intake.count()
 
     async def _answer(self, call: dispatch.Call, bill: Bill | None, response: Any) -> None:
         self._mute(asked_wait_ms(response) if bill is None else bill.charge(response))
@@ -354,13 +382,3 @@ class ClientConnection(asyncio.BufferedProtocol):
             # Being silent was our wish: the time does not count as idle.
             self.last_active = self._now()
             self._serve_queue()
-
-    def _pause_reading(self) -> None:
-        if not self._reading_paused and self._transport is not None and not self._closing:
-            self._reading_paused = True
-            self._transport.pause_reading()
-
-    def _resume_reading(self) -> None:
-        if self._reading_paused and self._transport is not None and not self._closing:
-            self._reading_paused = False
-            self._transport.resume_reading()

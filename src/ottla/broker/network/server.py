@@ -8,6 +8,7 @@ are accepted but not read (KafkaServer opens its sockets early in the same way).
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from ottla.bounds.repeated_lines import RepeatedLines
 from ottla.broker.network.connection import ClientConnection
 from ottla.broker.network.connection import logger as connection_logger
 from ottla.broker.network.limits import ConnectionQuotas
+from ottla.broker.network.memory import SMALL_BYTES, ConnectionMemory, limit_of
 from ottla.broker.requests import dispatch
 from ottla.errors import InvariantViolated
 
@@ -27,9 +29,14 @@ if TYPE_CHECKING:
     from ottla.security.sasl import SaslSettings
     from ottla.types import Endpoint
 
+logger = logging.getLogger(__name__)
+
 _SWEEP_MIN_S = 0.05
 _SWEEP_MAX_S = 30.0
 _CLOSE_GRACE_S = 0.5
+# A peer that began a request and then sends nothing has given it up by now: clients wait 30 s for
+# an answer (request.timeout.ms).
+UNFINISHED_FRAME_S = 60.0
 # What one read takes at most. Each listener has one such buffer, however many connections it has.
 READ_BYTES = 256 * 1024
 
@@ -51,8 +58,9 @@ class BrokerServer:
         config: BrokerConfig,
         endpoint: Endpoint,
         quotas: ConnectionQuotas | None = None,
+        memory: ConnectionMemory | None = None,
     ) -> None:
-        """`quotas` counts the connections of all listeners of a broker."""
+        """`quotas` counts the connections of all listeners of a broker, `memory` what they hold."""
         self.listener = endpoint.listener
         self.processing = False
         self.max_request_bytes = config.integer("socket.request.max.bytes")
@@ -62,6 +70,9 @@ class BrokerServer:
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         self.closings = RepeatedLines(connection_logger, runtime.clock)
         self.failures = RepeatedLines(dispatch.logger, runtime.clock)
+        self.small_read_buffer = self.read_buffer[:SMALL_BYTES]
+        self.memory = memory or ConnectionMemory(limit_of(config))
+        self.now_ms = runtime.clock.monotonic_ms
         self._sasl = _sasl_settings(config, endpoint)
         self._runtime = runtime
         self._endpoint = endpoint
@@ -159,6 +170,7 @@ class BrokerServer:
                 await asyncio.wait_for(self._last_gone.wait(), _CLOSE_GRACE_S)
         for connection in tuple(self._connections):
             connection.abort()
+        self.memory.close()
 
     def _schedule_sweep(self) -> None:
         interval = min(max(self._idle_s / 4, _SWEEP_MIN_S), _SWEEP_MAX_S)
@@ -166,7 +178,19 @@ class BrokerServer:
 
     def _sweep(self) -> None:
         oldest = self.time() - self._idle_s
+        stalled_since = self.time() - UNFINISHED_FRAME_S
+        stalled = 0
         for connection in tuple(self._connections):
             if connection.last_active < oldest and not connection.busy:
                 connection.abort()
+            elif connection.last_active < stalled_since and connection.intake.is_amid_frame:
+                connection.abort()
+                stalled += 1
+        if stalled:
+            logger.warning(
+                "closed %d connections on listener %s: half of a request, then nothing for %d s",
+                stalled,
+                self.listener,
+                UNFINISHED_FRAME_S,
+            )
         self._schedule_sweep()
