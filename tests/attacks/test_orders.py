@@ -24,6 +24,8 @@ from tests.support.attacks.bounds import complaints
 
 NAMES = ("../../x", "..", ".", "", "a/b", "a\nb", "a\0b", "n" * 300, "é")
 MAX_EPOCH = 2**31 - 1
+# A broker that was killed comes back when its session is over.
+QUICK = {"zookeeper.session.timeout.ms": "2000"}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def broker(folder: Path) -> Iterator[BrokerSide]:
     with (
         StoreSide(folder / "store") as store,
-        BrokerSide(folder / "broker", store) as broker,
+        BrokerSide(folder / "broker", store, QUICK) as broker,
     ):
         make_topic(broker, "good")
         yield broker

@@ -178,7 +178,7 @@ def _describe_groups(side: Any, _: contextlib.ExitStack) -> Traffic:
 
 
 def _other_groups(side: Any, _: contextlib.ExitStack) -> Traffic:
-    asked = m.DescribeGroupsRequest(groups=[f"{number:x}" for number in range(300_000)])
+    asked = m.DescribeGroupsRequest(groups=[f"{number:x}" for number in range(100_000)])
     return _exchange(side.port, [wire.request(asked, 5)])
 
 
@@ -290,7 +290,7 @@ def _push_one(peer: wire.Peer, piece: memoryview, left: dict[wire.Peer, int]) ->
 def _fetch_sessions(side: Any, stack: contextlib.ExitStack) -> Traffic:
     """Sessions of partitions that do not exist."""
     partition = m.FetchRequest.FetchPartition
-    asked = [partition(partition=number, fetch_offset=0) for number in range(50_000)]
+    asked = [partition(partition=number, fetch_offset=0) for number in range(20_000)]
     of_topic = m.FetchRequest.FetchTopic(topic="nowhere", partitions=asked)
     frame = wire.request(
         m.FetchRequest(
@@ -444,7 +444,12 @@ BROKER_ATTACKS = (
         _describe_groups,
         Bound(memory_mb=400),
     ),
-    Attack("other-groups", "DescribeGroups of 300,000 names", "", _other_groups),
+    Attack(
+        "other-groups",
+        "DescribeGroups of 100,000 names",
+        "all of them in one turn",
+        _other_groups,
+    ),
     Attack(
         "list-offsets",
         "ListOffsets by time in one partition 20,000 times",
@@ -467,13 +472,21 @@ BROKER_ATTACKS = (
         _unread_fetches,
         prepare=_fill,
     ),
-    Attack("unfinished-frames", "30 unfinished frames of 40 MB", "1.2 GB", _unfinished_frames),
+    Attack(
+        "unfinished-frames",
+        "30 unfinished frames of 40 MB",
+        "1.2 GB",
+        _unfinished_frames,
+        # queued.max.request.bytes is 256 MiB.
+        Bound(memory_mb=400),
+    ),
     Attack("half-sent", "500 half-sent frames of 64 KB", "", _half_sent),
     Attack(
         "fetch-sessions",
-        "10 fetch sessions of 50,000 partitions that do not exist",
+        "10 fetch sessions of 20,000 partitions that do not exist",
         "all were kept",
         _fetch_sessions,
+        Bound(answer_mb=10),
     ),
     Attack("small-requests", "20,000 requests at once on one connection", "", _small_requests),
     Attack("idle", "5,000 idle connections", "", _idle),

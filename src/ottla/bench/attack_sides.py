@@ -131,7 +131,7 @@ class StoreSide(Side):
     def command(self) -> list[str]:
         data = str(self.folder / "data")
         serve = ["zookeeper", "--port", str(self.port), "--data", data, "--no-fsync"]
-        return [sys.executable, "-m", "ottla", *serve]
+        return [sys.executable, "-m", "ottla", *serve, "--tick-ms", "1000"]
 
 
 class BrokerSide(Side):
