@@ -327,6 +327,26 @@ def _ask_for_lock(fd: int) -> tuple[int, int]:
     return kind, pid
 
 
+def replace_file(path: Path, data: bytes, mode: int) -> None:
+    """The whole file at once, synced, under its name. The temporary one is always made anew: what
+    somebody has put there, a link for instance, is taken away and not written through."""
+    temporary = path.with_name(path.name + ".tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(temporary, flags, mode)
+    except FileExistsError:
+        temporary.unlink()
+        fd = os.open(temporary, flags, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    temporary.replace(path)
+
+
 # Above this, one commit of the whole file system is cheaper than a commit for each file.
 _SYNCED_ONE_BY_ONE = 100
 
@@ -342,16 +362,7 @@ class SystemDisk:
         return path.read_bytes()
 
     def write_atomically(self, path: Path, data: bytes) -> None:
-        temporary = path.with_name(path.name + ".tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        temporary.replace(path)
+        replace_file(path, data, 0o644)
         self.sync_dir(path.parent)
 
     def exists(self, path: Path) -> bool:

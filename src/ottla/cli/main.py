@@ -127,6 +127,19 @@ def _open_missing_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
+def guard_terminals(arguments: Sequence[str]) -> None:
+    # The table of a running pipeline is drawn with escape sequences of its own.
+    if "pipeline" in arguments:
+        return
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream.isatty():
+            from ottla.cli.terminal import Terminal
+
+            setattr(sys, name, Terminal(stream))
+
+
 def main() -> NoReturn:
     _open_missing_streams()
+    guard_terminals(sys.argv[1:2])
     sys.exit(run())

@@ -8,7 +8,9 @@ zookeeper.session.timeout.ms I 18000
 zookeeper.connection.timeout.ms I null
   How long to wait for the first connection to the store; the session time-out when unset.
 zookeeper.set.acl B false
-  Whether znodes are made with restricted ACLs.
+  Whether znodes are made with ACLs that let nobody but the brokers change them.
+ottla.zookeeper.digest.file Str null
+  File with user:password, by which the broker proves to the store who it is (digest scheme).
 zookeeper.max.in.flight.requests I 10 >=1
   Requests to the store that may be unanswered at once.
 broker.id.generation.enable B true

@@ -15,11 +15,13 @@ from ottla.broker.network.server import BrokerServer
 from ottla.broker.replication.catch_up import settle_when_named
 from ottla.errors import InvariantViolated
 from ottla.metadata import znodes
-from ottla.metadata.store import SessionState, StoreError, StoreUnreachableError
+from ottla.metadata.store import NoAuthError, SessionState, StoreError, StoreUnreachableError
 from ottla.process.parts import NodeParts
 from ottla.process.settings import StartError, check_features, java_date, with_dynamic_config
 from ottla.process.stop_signals import stop_signals
+from ottla.process.store_identity import secured, store_credentials, with_identity
 from ottla.process.tuning import share_for_connections
+from ottla.process.up_options import DIGEST_FILE
 from ottla.security.setup import check_security
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
@@ -108,9 +110,20 @@ class Node:
         check_security(self.config)
         self._endings.append(self.dir_locks.release)
         self.dir_locks.take_all(self.config.log_dirs)
-        store = self._store = self._store or await _connect(self.config, self.runtime)
+        given = self._store
+        store = self._store = (
+            await _connect(self.config, self.runtime)
+            if given is None
+            else await with_identity(self.config, given)
+        )
         self._endings.append(store.close)
-        await registration.create_permanent_paths(store)
+        try:
+            await registration.create_permanent_paths(store)
+        except NoAuthError as error:
+            raise StartError(
+                f"the store lets others change {error.path}, not this broker: {DIGEST_FILE} names "
+                "the file with their user:password"
+            ) from None
         await check_features(store)
         cluster_id = await registration.cluster_id(store, self.runtime.random)
         broker_id = await self._settle_broker_id(store, cluster_id)
@@ -330,14 +343,13 @@ async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
             config.zookeeper_connect,
             session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
             connect_timeout_ms=config.integer("zookeeper.connection.timeout.ms"),
+            credentials=store_credentials(config),
         )
     except StoreUnreachableError as error:
         raise StartError(
             f"{error}; zookeeper.connect (`ottla up --zookeeper`) says where it is"
         ) from None
-    if store.chroot:
-        await store.create_chroot()
-    return store
+    return await secured(config, store)
 
 
 async def run_broker(

@@ -29,6 +29,7 @@ from ottla.topics.names import validate as validate_name
 from ottla.types import TopicId, TopicPartition
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from random import Random
 
     from ottla.metadata.store import MetadataStore
@@ -71,8 +72,13 @@ class ZooKeeperAdmin:
         self._random = random
 
     @classmethod
-    async def connect(cls, runtime: Runtime, connect_string: str) -> ZooKeeperAdmin:
+    async def connect(
+        cls, runtime: Runtime, connect_string: str, credentials: Path | None = None
+    ) -> ZooKeeperAdmin:
+        """With `credentials` (`user:password`, for the brokers' znodes) what is written belongs to
+        them."""
         from ottla.zk.client.store import ZooKeeperClient
+        from ottla.zk.credentials import digest_credentials
 
         try:
             store = await ZooKeeperClient.connect(
@@ -80,12 +86,17 @@ class ZooKeeperAdmin:
                 connect_string,
                 session_timeout_ms=SESSION_TIMEOUT_MS,
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
+                credentials=digest_credentials(credentials),
             )
         except ConnectionLossError:
             raise StoreUnreachable(
                 f"Timed out waiting for connection to ZooKeeper at {connect_string}"
             ) from None
-        return cls(store, runtime.random)
+        if credentials is None:
+            return cls(store, runtime.random)
+        from ottla.metadata.node_acls import SecuredStore
+
+        return cls(SecuredStore(store), runtime.random)
 
     async def __aenter__(self) -> ZooKeeperAdmin:
         return self
