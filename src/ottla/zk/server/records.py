@@ -228,7 +228,11 @@ def encode_node(path: str, node: Node) -> bytes:
 
 def seal_snapshot(parts: Iterable[bytes]) -> bytes:
     body = b"".join(parts)
-    return body + zlib.crc32(body).to_bytes(4, "big")
+    return body + encode_snapshot_end(zlib.crc32(body))
+
+
+def encode_snapshot_end(crc: int) -> bytes:
+    return crc.to_bytes(4, "big")
 
 
 def decode_snapshot(data: bytes) -> Tree:
