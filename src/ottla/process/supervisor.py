@@ -239,6 +239,8 @@ class _Processes:
                 if not self._goes_on_without(child, status):
                     return 1
             self._start_due()
+            if self._background is not None:
+                self._background.keep_small()
 
     def _collect(self) -> list[tuple[_Child, int]]:
         """The children that ended since."""

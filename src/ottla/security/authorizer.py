@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.bounds.repeated_lines import RepeatedLines
+from ottla.bounds.turns import Turns
 from ottla.config.definitions import ConfigError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.acl_znodes import (
@@ -102,6 +103,7 @@ class AclAuthorizer:
         self, runtime: Runtime, store: MetadataStore, settings: AuthorizerSettings
     ) -> None:
         self._random = runtime.random
+        self._turns = Turns()
         self._refusals = RepeatedLines(audit_log, runtime.clock)
         self._store = store
         self._settings = settings
@@ -284,7 +286,7 @@ class AclAuthorizer:
         # A pattern that another broker has just made may be named without being known here.
         named = (f.only_pattern for f in filters)
         patterns += [pattern for pattern in named if pattern is not None]
-        for pattern in dict.fromkeys(patterns):
+        async for pattern in self._turns.each(dict.fromkeys(patterns)):
             matching = [i for i, each in enumerate(filters) if each.matches_pattern(pattern)]
             if not matching:
                 continue

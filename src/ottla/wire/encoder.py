@@ -26,6 +26,7 @@ _CONSTANTS: dict[str, Any] = {
     "uvarint_bytes": primitives.uvarint_bytes,
     "unsupported_field": primitives.unsupported_field,
     "bad_value": primitives.bad_value,
+    "error_text": primitives.error_text,
     "too_many_bytes": primitives.too_many_bytes,
 }
 _NULL_CLASSIC_STRING = r"b'\xff\xff'"
@@ -186,7 +187,8 @@ class _EncoderWriter:
             self.source.line(f"{self._out} += compact_length({path!r}, n, {limit})")
 
     def _write_string(self, value: str, path: str, compact: bool) -> None:
-        self.source.line(f"b = {value}.encode()")
+        is_error = path.endswith(".error_message")
+        self.source.line(f"b = error_text({value})" if is_error else f"b = {value}.encode()")
         self._write_length("len(b)", path, compact, "h", MAX_STRING_BYTES)
         self.source.line(f"{self._out} += b")
 

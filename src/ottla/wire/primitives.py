@@ -121,6 +121,15 @@ def unsupported_field(field: str, version: int) -> NoReturn:
     raise UnsupportedVersion(f"{field} is set, but version {version} does not carry it")
 
 
+def error_text(text: str) -> bytes:
+    """An error message as bytes. One that repeats what a client sent may be longer than a string
+    can be; its beginning says enough."""
+    raw = text.encode()
+    if len(raw) <= MAX_STRING_BYTES:
+        return raw
+    return raw[:MAX_STRING_BYTES].decode(errors="ignore").encode()
+
+
 def compact_length(field: str, length: int, limit: int) -> bytes:
     """The prefix of a compact string, bytes or array that does not fit one byte."""
     if length > limit:

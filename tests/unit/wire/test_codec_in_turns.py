@@ -121,9 +121,10 @@ def test_entries_of_all_arrays_count_together_numbers_as_well() -> None:
             for _ in range(10)
         ],
     ).encode(7)
-    _decode(request, raw, 7, 1010)
+    # Ten topics, and twelve times eight numbers in each.
+    _decode(request, raw, 7, 130)
     with pytest.raises(TooLarge):
-        _decode(request, raw, 7, 1009)
+        _decode(request, raw, 7, 129)
 
 
 def test_an_answer_beyond_its_bound_is_given_up() -> None:
@@ -132,6 +133,14 @@ def test_an_answer_beyond_its_bound_is_given_up() -> None:
     _encode(response, 12, size)
     with pytest.raises(TooLarge, match="more than 1000 bytes"):
         _encode(response, 12, 1000)
+
+
+def test_an_error_message_is_cut_where_a_string_ends() -> None:
+    for version in (1, 3):  # both forms of strings
+        response = m.DescribeAclsResponse(error_message="é" * 20_000)
+        raw = response.encode(version)
+        decoded, _ = m.DescribeAclsResponse.decode(raw, version)
+        assert decoded.error_message == "é" * (0x7FFF // 2)
 
 
 def test_bad_bytes_and_bad_values_are_wire_errors() -> None:

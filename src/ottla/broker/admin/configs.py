@@ -8,9 +8,10 @@ it again (`config_changes.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ottla.bounds import batches
 from ottla.broker.admin.topics import as_api_error, duplicates
 from ottla.config.definitions import ConfigType, to_text
 from ottla.config.resources import ConfigOperation, ResourceType
@@ -187,11 +188,12 @@ def raise_failure(results: list[OpResult]) -> None:
 
 async def alter_each(
     requester: rights.Requester,
-    resources: Iterable[Any],
+    resources: Sequence[Any],
     result_type: Callable[..., _Result],
     alter: Callable[[Any], Awaitable[None]],
 ) -> list[_Result]:
     """Alters each resource that the client may alter; what fails is told in its own result."""
+    batches.check_changes(len(resources))
     results = []
     async for resource in requester.turns.each(resources):
         kind, name = resource.resource_type, resource.resource_name

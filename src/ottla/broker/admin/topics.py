@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ottla.bounds.repeated_lines import LineLimits, RepeatedLines
 from ottla.bounds.turns import Turns
 from ottla.broker.admin.automatic_topics import AutomaticTopics, is_legal
 from ottla.broker.admin.policies import TopicRequest, load_create_topic_policy
@@ -48,6 +49,8 @@ _TOPICS_PER_MULTI = 50
 # Well below jute.maxbuffer, which paths and headers count for as well.
 _BYTES_PER_MULTI = 512 * 1024
 _PARTITIONS_SHOWN = 1000
+# Lines that any client can cause, of whatever kind the refusal is.
+_REFUSAL_LIMITS = LineLimits(per_key=100, per_source=500)
 # Above this many topics one listing of all names is cheaper than a look-up for each.
 _LOOKUPS = 20
 _EXPANSION_ATTEMPTS = 5
@@ -71,6 +74,7 @@ class TopicAdmin:
         self.config = config
         self._runtime = runtime
         self._turns = Turns()
+        self._refusals = RepeatedLines(logger, runtime.clock, _REFUSAL_LIMITS)
         self._store = store
         self._cache = metadata_cache
         self._controller = controller
@@ -111,7 +115,7 @@ class TopicAdmin:
                     quota.record(plan.partitions)
                 plans[topic.name] = plan
             except KafkaError as error:
-                logger.info("topic %s is not created: %s", topic.name, error)
+                self._say_refused("topic %s is not created: %s", topic.name, error)
                 failures[topic.name] = error
             else:
                 existing.add(topic.name)
@@ -129,6 +133,9 @@ class TopicAdmin:
             else self._created(plans[topic.name], ids.get(topic.name))
             for topic in topics
         ]
+
+    def _say_refused(self, text: str, topic: str, error: KafkaError) -> None:
+        self._refusals.log(logging.INFO, "topics refused", error.code, text, topic, error)
 
     def _plan(
         self,
@@ -296,7 +303,7 @@ class TopicAdmin:
             try:
                 expanded[topic.name] = await self._expand(request, brokers, validate_only, quota)
             except KafkaError as error:
-                logger.info("topic %s is not expanded: %s", topic.name, error)
+                self._say_refused("topic %s is not expanded: %s", topic.name, error)
                 failures[topic.name] = error
         if not validate_only:
             failures |= await self._await_leaders(expanded, timeout_ms)

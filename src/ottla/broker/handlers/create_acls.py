@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.bounds.batches import check_changes
 from ottla.broker.context.acl_messages import NO_AUTHORIZER, read_binding
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.acls import CLUSTER_NAME, ResourcePattern, ResourceType
@@ -26,6 +27,7 @@ async def handle(ctx: RequestContext, request: m.CreateAclsRequest) -> m.CreateA
     require_cluster(ctx, Operation.ALTER)
     if ctx.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
+    check_changes(len(request.creations))
     bindings = [read_binding(each) async for each in ctx.turns.each(request.creations)]
     errors = [_objection(pattern) for pattern, _ in bindings]
     created = iter(

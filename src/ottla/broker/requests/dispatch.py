@@ -33,11 +33,11 @@ _FETCH = 1
 _API_VERSIONS = 18
 # A frame of at least this size is read in turns: it may hold as many entries as it has bytes.
 _LARGE_FRAME_BYTES = 32 * 1024
-# Entries of all arrays of a request. Of 50,000 partitions a request has 50,000 entries and three
-# replicas each; a hundred bytes or more of memory go to every one.
-MAX_REQUEST_ENTRIES = 500_000
+# Structs and strings in all arrays of a request, and every eighth number. A hundred bytes or more
+# of memory go to each; the largest requests that make sense name 50,000 partitions.
+MAX_REQUEST_ENTRIES = 250_000
 # Those of a controller speak of all partitions of a cluster, with three lists of replicas each.
-_MAX_ORDER_ENTRIES = 10_000_000
+_MAX_ORDER_ENTRIES = 2_000_000
 _ORDERS = frozenset({4, 5, 6})
 # As much as a request may have (socket.request.max.bytes).
 MAX_ANSWER_BYTES = 100 * 1024 * 1024
@@ -248,12 +248,11 @@ def encode_failure(
         response.throttle_time_ms = throttle_time_ms
     try:
         return (yield from _encode_bounded(call, response))
-    except TooLarge:
-        raise CloseConnection(f"{call.loaded.route.name} failed for too many entries") from None
     except WireError as unsayable:
         # A peer that gets no answer at all would wait for good.
-        name = call.loaded.route.name
-        raise CloseConnection(f"{name} failed, and so did its error form: {unsayable}") from None
+        raise CloseConnection(
+            f"{call.loaded.route.name} failed, and so did its error form: {unsayable}"
+        ) from None
 
 
 def encode_whole(encoding: Generator[None, None, Chunks]) -> Chunks:
