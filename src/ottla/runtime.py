@@ -11,6 +11,7 @@ import asyncio
 import fcntl
 import os
 import random
+import socket
 import ssl
 import struct
 import sys
@@ -152,15 +153,22 @@ class SystemClock:
 
 
 class _SystemServer:
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
+    def __init__(self, servers: list[asyncio.Server]) -> None:
+        """All of them listen on the same sockets."""
+        self._servers = servers
 
     @property
     def port(self) -> int:
-        return cast("int", self._server.sockets[0].getsockname()[1])
+        return cast("int", self._servers[0].sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        self._server.close()
+        for server in self._servers:
+            server.close()
+
+
+# Connections that are accepted in one turn of the loop, however many others want theirs. libuv
+# takes one per descriptor and turn, asyncio's own loop all that there are.
+ACCEPTS_PER_TURN = 16
 
 
 class SystemNetwork:
@@ -178,7 +186,17 @@ class SystemNetwork:
         server = await loop.create_server(
             protocol_factory, host, port, ssl=ssl_context, backlog=1024, reuse_address=True
         )
-        return _SystemServer(server)
+        servers = [server]
+        if type(loop).__module__.startswith("uvloop"):
+            for bound in server.sockets:
+                for _ in range(ACCEPTS_PER_TURN - 1):
+                    again = socket.socket(fileno=os.dup(bound.fileno()))
+                    servers.append(
+                        await loop.create_server(
+                            protocol_factory, sock=again, ssl=ssl_context, backlog=1024
+                        )
+                    )
+        return _SystemServer(servers)
 
     async def connect(
         self,

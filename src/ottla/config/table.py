@@ -293,6 +293,8 @@ ottla.lifecycle.topic.enable B false
   Whether the controller publishes lifecycle events to __ottla_lifecycle.
 ottla.scheduling.batch.enable B true
   Whether a broker that is woken on a busy machine lets running threads finish their turn.
+ottla.metrics.hosts Str ""
+  Names by which GET /metrics may be asked, beside those of the listeners, localhost and addresses.
 ottla.metrics.port I -1 >=-1
   Port for GET /metrics in Prometheus' format on the first listener's host; 0 is any, -1 none.
 """

@@ -21,7 +21,8 @@ PLACES = {
     "transaction.state.log.num.partitions", "zookeeper.connect",
 }  # fmt: skip
 OWN_NAMES = {
-    "ottla.lifecycle.topic.enable", "ottla.metrics.port", "ottla.scheduling.batch.enable",
+    "ottla.lifecycle.topic.enable", "ottla.metrics.hosts", "ottla.metrics.port",
+    "ottla.scheduling.batch.enable",
 }  # fmt: skip
 # Finite here (ADR 37).
 OWN_DEFAULTS = {"queued.max.request.bytes"}
