@@ -295,6 +295,8 @@ ottla.scheduling.batch.enable B true
   Whether a broker that is woken on a busy machine lets running threads finish their turn.
 ottla.metrics.hosts Str ""
   Names by which GET /metrics may be asked, beside those of the listeners, localhost and addresses.
+ottla.records.validate Str full in:full,header
+  Whether a leader looks at every record it is sent, or at the header of a batch where that will do.
 ottla.metrics.port I -1 >=-1
   Port for GET /metrics in Prometheus' format on the first listener's host; 0 is any, -1 none.
 """

@@ -39,8 +39,10 @@ __all__ = [
     "down_convert",
     "down_convert_in_steps",
     "inner_messages",
+    "inner_messages_of",
     "iter_entries",
     "read_message",
+    "unwrapped",
 ]
 
 # A wrapper of max.message.bytes (1 MiB) rarely holds more; messages are converted one by one.
@@ -156,7 +158,11 @@ def inner_messages(wrapper: Message, max_bytes: int = DEFAULT_MAX_INNER_BYTES) -
 
     Checked as Kafka does for produced ones: checksums, one format, no wrapper in a wrapper.
     """
-    plain = _unwrapped(wrapper, max_bytes)
+    return inner_messages_of(wrapper, unwrapped(wrapper, max_bytes))
+
+
+def inner_messages_of(wrapper: Message, plain: Buffer) -> Iterator[Message]:
+    """The same where its value is decompressed already."""
     base_offset = _base_offset(wrapper, plain)
     for entry in iter_entries(plain, _ANY_MAGIC):
         message = read_message(entry)
@@ -183,7 +189,8 @@ def _placed(message: Message, wrapper: Message, base_offset: int) -> Message:
     )
 
 
-def _unwrapped(wrapper: Message, max_bytes: int) -> bytes | memoryview:
+def unwrapped(wrapper: Message, max_bytes: int) -> bytes | memoryview:
+    """The messages in a wrapper; raises OutputTooLarge."""
     if wrapper.codec == ZSTD:
         raise InvalidMessageSet("message sets cannot be compressed with zstd")
     if wrapper.value is None:

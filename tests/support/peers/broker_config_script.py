@@ -22,6 +22,7 @@ PLACES = {
 }  # fmt: skip
 OWN_NAMES = {
     "ottla.lifecycle.topic.enable", "ottla.metrics.hosts", "ottla.metrics.port",
+    "ottla.records.validate",
     "ottla.scheduling.batch.enable",
 }  # fmt: skip
 # Finite here (ADR 37).
