@@ -135,7 +135,22 @@ def requests_of_brokers(topic: str, epoch: int) -> list[tuple[Any, int]]:
         (m.UpdateMetadataRequest(controller_id=9, controller_epoch=epoch, broker_epoch=-1), 6),
         (m.ControlledShutdownRequest(broker_id=0, broker_epoch=-1), 3),
         (m.AlterPartitionRequest(broker_id=0, broker_epoch=-1), 0),
-        (fetch(replica_id=1, max_wait_ms=0, min_bytes=0, max_bytes=1, session_epoch=-1), 12),
+        (
+            fetch(
+                replica_id=1,
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=1,
+                session_epoch=-1,
+                topics=[
+                    fetch.FetchTopic(
+                        topic=topic,
+                        partitions=[fetch.FetchPartition(partition=0, partition_max_bytes=1)],
+                    )
+                ],
+            ),
+            12,
+        ),
         (
             markers(
                 markers=[
@@ -155,6 +170,10 @@ def requests_of_brokers(topic: str, epoch: int) -> list[tuple[Any, int]]:
 def code_of(answer: Any) -> int:
     if isinstance(answer, m.WriteTxnMarkersResponse):
         return answer.markers[0].topics[0].partitions[0].error_code
+    if isinstance(answer, m.FetchResponse):
+        # Kafka's code for a follower without the right of brokers.
+        code = answer.responses[0].partitions[0].error_code
+        return REFUSED if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else code
     return int(answer.error_code)
 
 

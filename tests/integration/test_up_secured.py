@@ -81,6 +81,8 @@ def test_the_store_is_the_brokers_alone(tmp_path: Path) -> None:
         assert (
             run("zk", "ls", "/config/users", *store, "--zk-credentials", str(digest)).stdout == ""
         )
+        closed = run("zk", "secure", *store, "--zk-credentials", str(digest))
+        assert closed.stdout == "0 znodes were open to everybody and are not any more.\n"
         cluster.create_topic("after", partitions=2)
 
         # Secrets are in files for their owner alone, and nowhere else.

@@ -162,11 +162,14 @@ def command(
         return
     import uvloop
 
+    from ottla.process.data_folder import make_private
+
     def ready(bound_port: int) -> None:
         click.echo(f"ready: zookeeper={host}:{bound_port} data={data_dir}")
         sys.stdout.flush()
 
     try:
+        make_private(data_dir)
         uvloop.run(
             serve(
                 port,

@@ -30,8 +30,9 @@ class RequestContext:
     client_host: str
     principal: str = "User:ANONYMOUS"
     authorizer: AclAuthorizer | None = None
-    # Whether brokers connect to this listener, so that this may be one.
+    # Whether brokers connect to this listener, so that this may be one; and the controller.
     is_from_peers: bool = True
+    is_from_controller: bool = True
 
     @property
     def version(self) -> int:

@@ -43,7 +43,8 @@ ROUTES: tuple[Route, ...] = (
     Route(1, "Fetch", "fetch", 0, 17, eager=True),
     Route(2, "ListOffsets", "list_offsets", 0, 9),
     Route(3, "Metadata", "metadata", 0, 12, eager=True),
-    Route(4, "LeaderAndIsr", "leader_and_isr", 0, 7, sender=Sender.CONTROLLER),
+    # Refuses other senders itself: its error form is its own.
+    Route(4, "LeaderAndIsr", "leader_and_isr", 0, 7),
     Route(5, "StopReplica", "stop_replica", 0, 4, sender=Sender.CONTROLLER),
     Route(6, "UpdateMetadata", "update_metadata", 0, 8, sender=Sender.CONTROLLER),
     Route(7, "ControlledShutdown", "controlled_shutdown", 0, 3, sender=Sender.BROKER),

@@ -38,7 +38,7 @@ from ottla.broker.replication.fetch_protocol import (
     FetchPartition,
     FetchResult,
 )
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode
 from ottla.security.rights import (
     Operation,
     ResourceType,
@@ -75,12 +75,6 @@ class _Scope(NamedTuple):
 
 async def handle(ctx: RequestContext, request: m.FetchRequest) -> m.FetchResponse:
     check_isolation_level(request.isolation_level)
-    if not ctx.is_from_peers and _replica_id(ctx, request) >= 0:
-        # Whoever poses as a follower moves high watermarks.
-        raise KafkaError(
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            f"a follower does not fetch on listener {ctx.listener}",
-        )
     scope = _scope(ctx, request)
     if scope.error is not ErrorCode.NONE:
         return m.FetchResponse(error_code=scope.error, session_id=NO_SESSION)
@@ -117,7 +111,7 @@ def _scope(ctx: RequestContext, request: m.FetchRequest) -> _Scope:
         session = sessions.create(
             len(named),
             uses_ids=uses_ids,
-            privileged=_replica_id(ctx, request) >= 0,
+            privileged=ctx.is_from_peers and _replica_id(ctx, request) >= 0,
             now_ms=now_ms,
         )
         if session is None:
@@ -255,6 +249,9 @@ def _objections(
             error = _format_objection(ctx, entry.tp)
             if error is not ErrorCode.NONE:
                 found.append((entry, error))
+    if replica_id >= 0 and not ctx.is_from_peers:
+        # Whoever poses as a follower moves high watermarks; followers connect elsewhere.
+        return [(entry, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for entry in wanted]
     if ctx.authorizer is not None:
         hidden = _refused_topics(ctx, replica_id, wanted)
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -23,7 +23,6 @@ from ottla.broker.replication.order_log import Sender
 from ottla.errors import ErrorCode
 from ottla.metadata.store import StoreError
 from ottla.security.rights import Operation, allowed_on_cluster
-from ottla.storage.manager import folder_names
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
@@ -39,7 +38,7 @@ _ANSWERS_BY_ID = 5
 async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
     services, controller = ctx.services, ctx.services.orders
     orders = read_orders(request)
-    if not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION):
+    if not ctx.is_from_controller or not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION):
         return _refuse(request, ctx.version, orders, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     sender = Sender(request.controller_id, request.controller_epoch, ctx.header.correlation_id)
     controller.log.handling("LeaderAndIsr", sender, len(orders))
@@ -56,7 +55,7 @@ async def _obey(
 ) -> m.LeaderAndIsrResponse:
     services, controller = ctx.services, ctx.services.orders
     error = await order_checks.refusal(ctx, request)
-    possible = [order for order in orders if folder_names.objection(order.tp) is None]
+    possible = [order for order in orders if controller.impossible(order.tp) is None]
     unknown = set[TopicPartition]()
     if error is ErrorCode.NONE:
         unknown = await order_checks.from_nowhere(ctx, possible)

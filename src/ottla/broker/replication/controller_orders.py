@@ -64,6 +64,10 @@ class ControllerOrders:
 
     # --- lead and follow --------------------------------------------------------------------
 
+    def impossible(self, tp: TopicPartition) -> KafkaError | None:
+        """Why there can be no such partition; what is here already needs no second look."""
+        return None if self._partitions.get(tp) is not None else folder_names.objection(tp)
+
     def is_far_ahead(self, order: Order) -> bool:
         """Whether its leader epoch is higher than elections since the last order can explain. Taken
         over, it would make all later orders for the partition look old."""
@@ -105,7 +109,7 @@ class ControllerOrders:
     def _objection(self, order: Order, sender: Sender) -> ErrorCode:
         """Why an order is refused; NONE if it is to be carried out."""
         tp, state = order.tp, order.state
-        impossible = folder_names.objection(tp)
+        impossible = self.impossible(tp)
         if impossible is not None:
             self.log.impossible(sender, tp, impossible)
             return impossible.code

@@ -86,7 +86,8 @@ def begin(
         client_host,
         principal,
         services.authorizer,
-        roles.is_peer(listener),
+        roles.peers is None or listener in roles.peers,
+        roles.orders is None or listener in roles.orders,
     )
     call.running = call.loaded.handle(context, call.request)
 
