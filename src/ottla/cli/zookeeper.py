@@ -39,7 +39,7 @@ async def serve(
     refuses a write later.
     """
     from ottla.process.stop_signals import stop_signals
-    from ottla.process.tuning import raise_file_limit, share_for_connections
+    from ottla.process.tuning import collect_rarely, raise_file_limit, share_for_connections
     from ottla.runtime import system_runtime
     from ottla.zk.server.admission import MAX_CLIENT_CONNECTIONS, MAX_CONNECTIONS
     from ottla.zk.server.holdings import MAX_HELD_BYTES
@@ -59,6 +59,8 @@ async def serve(
         if not stopped.done():
             stopped.set_exception(failure)
 
+    # Looking through a million nodes for garbage is a long turn.
+    collect_rarely()
     raise_file_limit()
     server = ZooKeeperServer(
         system_runtime(),

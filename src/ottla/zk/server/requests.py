@@ -9,6 +9,7 @@ served.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from typing import cast
 
 from ottla.metadata.store import (
     Acl,
@@ -37,6 +38,8 @@ Handler = Callable[[Peer, bytes, int, int], bytes | Steps]
 # No answer is made that is longer; a read of many nodes is measured first. Our own client asks for
 # 32 nodes at once, each as large as a packet lets it be.
 MAX_ANSWER_BYTES = 36 << 20
+# A multi read that is longer is done in steps; our own client's are shorter than twice this.
+LONG_READ_BYTES = 1 << 14
 # Entries of a long list that are gone through in one step.
 AT_A_TIME = 20
 
@@ -179,8 +182,19 @@ def sync(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     return jute.write_string(path)
 
 
-def multi_read(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
+def multi_read(peer: Peer, buffer: bytes, position: int, end: int) -> bytes | Steps:
     """Each read has its own outcome. A watch flag is ignored, as by MultiOperationRecord."""
+    steps = _multi_read(peer, buffer, position, end)
+    if end - position > LONG_READ_BYTES:
+        return steps
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return cast("bytes", done.value)
+
+
+def _multi_read(peer: Peer, buffer: bytes, position: int, end: int) -> Steps:
     parts = []
     size = 0
     kind, done, position = jute.read_multi_header(buffer, position, end)
@@ -207,6 +221,7 @@ def multi_read(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
             # Nothing was copied yet.
             if size > MAX_ANSWER_BYTES:
                 raise MarshallingError("the answer would be too long")
+        yield
         kind, done, position = jute.read_multi_header(buffer, position, end)
     parts.append(jute.END_OF_MULTI)
     return b"".join(parts)
