@@ -20,6 +20,7 @@ _Value = TypeVar("_Value")
 MAX_CHANGES = 10_000
 # What the controller looks at in one event, during which nothing else happens.
 PARTITIONS_PER_EVENT = 2_000
+_SHOWN = 10
 
 
 def check_changes(count: int) -> None:
@@ -28,6 +29,12 @@ def check_changes(count: int) -> None:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
         )
+
+
+def first_of(items: Sequence[object]) -> str:
+    """For one line of a log, however many things a client has made up."""
+    shown = ", ".join(map(str, items[:_SHOWN]))
+    return f"{shown} and {len(items) - _SHOWN} more" if len(items) > _SHOWN else shown
 
 
 def pieces(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:

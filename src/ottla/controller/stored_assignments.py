@@ -23,8 +23,9 @@ def write_assignments(ctx: ControllerContext, moves: Moves) -> Steps[set[TopicPa
     """One write per topic; the partitions of topics whose znode could not be written."""
     by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
     for tp, move in moves.items():
-        partitions = by_topic.setdefault(tp.topic, dict(ctx.topic_assignment(tp.topic)))
-        partitions[tp.partition] = move
+        if tp.topic not in by_topic:  # a copy per topic, not per partition
+            by_topic[tp.topic] = dict(ctx.topic_assignment(tp.topic))
+        by_topic[tp.topic][tp.partition] = move
     encoded = {
         topic: TopicZnode.encode(partitions, ctx.topic_ids.get(topic))
         for topic, partitions in by_topic.items()

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Container, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, cast
 
+from ottla.bounds.turns import Turns
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import StoreError
 from ottla.topics import names
@@ -106,6 +107,7 @@ class AutomaticTopics:
         self._controller = controller
         self._controller_client = controller_client
         self._create_topics = create_topics
+        self._turns = Turns()
         self._stored_topics = stored_topics
         # Topics whose creation this broker asked for and has not heard the end of.
         self._being_created: set[str] = set()
@@ -122,9 +124,10 @@ class AutomaticTopics:
             name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if is_legal(name)
             else ErrorCode.INVALID_TOPIC_EXCEPTION
-            for name in topics
+            async for name in self._turns.each(topics)
         }
-        legal = [name for name in topics if is_legal(name)]
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        legal = [name for name, code in codes.items() if code is unknown]
         unheard_of = await self._stored_but_unheard_of(legal)
         codes.update(dict.fromkeys(unheard_of, ErrorCode.LEADER_NOT_AVAILABLE))
         if create and self._config.boolean("auto.create.topics.enable"):

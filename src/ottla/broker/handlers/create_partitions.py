@@ -36,7 +36,7 @@ async def handle(
             ]
         )
     present = ctx.services.metadata_cache.topic_partitions
-    check_total(sum(max(0, topic.count - len(present(topic.name))) for topic in request.topics))
+    check_total(sum(max(1, topic.count - len(present(topic.name))) for topic in request.topics))
     twice = duplicates([topic.name for topic in request.topics])
     results: dict[str, Result] = {}
     wanted = []

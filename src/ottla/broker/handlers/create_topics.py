@@ -86,12 +86,12 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
 
 
 async def _partitions(ctx: RequestContext, request: m.CreateTopicsRequest) -> int:
-    """All partitions that the request asks for."""
+    """All partitions that the request asks for; even a topic without any is work."""
     default = ctx.services.config.integer("num.partitions")
     total = 0
     async for topic in ctx.turns.each(request.topics):
         given = default if topic.num_partitions == NO_NUMBER else max(0, topic.num_partitions)
-        total += len(topic.assignments) or given
+        total += max(1, len(topic.assignments) or given)
     return total
 
 
