@@ -306,6 +306,41 @@ def _fetch_sessions(side: Any, stack: contextlib.ExitStack) -> Traffic:
     return Traffic(len(frame) * len(peers), answered)
 
 
+def _wide_fetch(side: Any, _: contextlib.ExitStack) -> Traffic:
+    """Partitions that do not exist, without a session."""
+    partition = m.FetchRequest.FetchPartition
+    asked = [partition(partition=number, fetch_offset=0) for number in range(100_000)]
+    of_topic = m.FetchRequest.FetchTopic(topic="nowhere", partitions=asked)
+    return _exchange(
+        side.port, [wire.request(m.FetchRequest(max_wait_ms=0, min_bytes=0, topics=[of_topic]), 4)]
+    )
+
+
+def _wide_produce(side: Any, _: contextlib.ExitStack) -> Traffic:
+    """Batches for partitions that do not exist."""
+    batch = records.build_batch([records.Record(None, b"v", 0)])
+    data = m.ProduceRequest.PartitionProduceData
+    asked = [data(index=number, records=memoryview(batch)) for number in range(50_000)]
+    of_topic = m.ProduceRequest.TopicProduceData(name="nowhere", partition_data=asked)
+    frame = wire.request(m.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[of_topic]), 7)
+    return _exchange(side.port, [frame])
+
+
+def _wide_list_offsets(side: Any, _: contextlib.ExitStack) -> Traffic:
+    partition = m.ListOffsetsRequest.ListOffsetsPartition
+    asked = [partition(partition_index=number, timestamp=-1) for number in range(100_000)]
+    of_topic = m.ListOffsetsRequest.ListOffsetsTopic(name="nowhere", partitions=asked)
+    return _exchange(side.port, [wire.request(m.ListOffsetsRequest(topics=[of_topic]), 5)])
+
+
+def _wide_commit(side: Any, _: contextlib.ExitStack) -> Traffic:
+    partition = m.OffsetCommitRequest.OffsetCommitRequestPartition
+    asked = [partition(partition_index=number, committed_offset=0) for number in range(100_000)]
+    of_topic = m.OffsetCommitRequest.OffsetCommitRequestTopic(name="nowhere", partitions=asked)
+    frame = wire.request(m.OffsetCommitRequest(group_id="g", topics=[of_topic]), 6)
+    return _exchange(side.port, [frame])
+
+
 def _idle(side: Any, stack: contextlib.ExitStack) -> Traffic:
     return Traffic(sum(_opened(side.port, stack) for _ in range(descriptors(5000))))
 
@@ -488,6 +523,10 @@ BROKER_ATTACKS = (
         _fetch_sessions,
         Bound(answer_mb=10),
     ),
+    Attack("wide-fetch", "Fetch of 100,000 partitions that do not exist", "", _wide_fetch),
+    Attack("wide-produce", "Produce to 50,000 partitions that do not exist", "", _wide_produce),
+    Attack("wide-list-offsets", "ListOffsets of 100,000 such partitions", "", _wide_list_offsets),
+    Attack("wide-commit", "OffsetCommit of 100,000 such partitions", "", _wide_commit),
     Attack("small-requests", "20,000 requests at once on one connection", "", _small_requests),
     Attack("idle", "5,000 idle connections", "", _idle),
     Attack("attempts", "10,000 connection attempts", "", _attempts),
