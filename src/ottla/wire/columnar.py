@@ -98,6 +98,10 @@ def scan(
             verify_crc(batch)
         while waiting and waiting[-1].first_offset <= header.last_offset:
             aborting.add(waiting.pop().producer_id)
+        if not header.record_count and len(batch) > HEADER_BYTES:
+            raise CorruptBatch(
+                f"a batch of no records with {len(batch) - HEADER_BYTES} bytes of them"
+            )
         if header.is_control:
             if header.producer_id in aborting and parse_marker(batch).is_abort:
                 aborting.discard(header.producer_id)
@@ -125,9 +129,21 @@ def decode(
         columns = _decode_body(body, include_headers)
         rows = _rows(columns, body.headers, topic, partition)
         offsets = rows.column("offset").to_numpy()
+        _check_order(offsets, body.headers)
         first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))
         if first < last:
             yield rows if last - first == len(offsets) else rows.slice(first, last - first)
+
+
+def _check_order(offsets: Longs, headers: Sequence[BatchHeader]) -> None:
+    """Kafka takes any offsets in an uncompressed batch; here one that is not in its place would be
+    left out, or come twice."""
+    if (
+        int(offsets[0]) < headers[0].base_offset
+        or int(offsets[-1]) > headers[-1].last_offset
+        or not bool(np.all(offsets[1:] > offsets[:-1]))
+    ):
+        raise CorruptBatch("the offsets of the records in a batch do not go up within it")
 
 
 class _Body(NamedTuple):
@@ -143,7 +159,7 @@ def _bodies(batches: Sequence[Batch]) -> Iterator[_Body]:
     group: list[tuple[BatchHeader, Buffer]] = []
     size = 0
     for header, data in batches:
-        plain = decompress(header.codec, data[HEADER_BYTES:])
+        plain = memoryview(decompress(header.codec, data[HEADER_BYTES:]))
         if group and size + len(plain) > MAX_PLAIN_BYTES:
             yield _joined(group)
             group, size = [], 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
+from mmap import mmap
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "CompressionError",
     "CutShort",
     "OutputTooLarge",
+    "Plain",
     "compress",
     "decompress",
 ]
@@ -37,6 +39,9 @@ CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 # Kafka has no limit; a batch of max.message.bytes (1 MiB) rarely holds more than this.
 DEFAULT_MAX_OUTPUT_BYTES = 128 * 1024 * 1024
 _FIRST_OUTPUT_BYTES = 64 * 1024
+_LARGE_OUTPUT_BYTES = 1024 * 1024
+# What comes out; an mmap where it is large.
+Plain = bytes | memoryview | mmap
 
 # Kafka's Java client writes snappy in the stream format of the xerial library.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -76,9 +81,7 @@ def compress(codec: int, data: Buffer) -> bytes:
     raise CompressionError(f"unknown compression codec {codec}")
 
 
-def decompress(
-    codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
-) -> bytes | memoryview:
+def decompress(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_OUTPUT_BYTES) -> Plain:
     """The plain bytes of a block; OutputTooLarge before more than `max_bytes` are made."""
     match codec:
         case 0:
@@ -101,14 +104,13 @@ def _cramjam() -> ModuleType:
 
 
 def _decompress_growing(
-    into: Callable[[Any, bytearray], int], data: Buffer, max_bytes: int
-) -> memoryview:
+    into: Callable[[Any, Any], int], data: Buffer, max_bytes: int
+) -> memoryview | mmap:
     """Tries ever larger outputs: none of these formats must say its plain size."""
     size = min(max(_FIRST_OUTPUT_BYTES, 4 * len(data)), max_bytes)
     while True:
-        output = bytearray(size)
         try:
-            return memoryview(output)[: into(data, output)]
+            return _decompress_to(into, data, size)
         except Exception as error:
             output = bytearray()  # not for as long as somebody keeps the traceback
             # cramjam has one error class; the text tells a full output from broken input.
@@ -119,7 +121,22 @@ def _decompress_growing(
         size = min(4 * size, max_bytes)
 
 
-def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes | memoryview:
+def _decompress_to(into: Callable[[Any, Any], int], data: Buffer, size: int) -> memoryview | mmap:
+    if size <= _LARGE_OUTPUT_BYTES:
+        output = bytearray(size)
+        return memoryview(output)[: into(data, output)]
+    # Pages that are made as they are written, by the library, which lets other threads run. To make
+    # a bytearray of that size, or to copy one, takes the interpreter for a tenth of a second.
+    pages = mmap(-1, size)
+    with memoryview(pages) as view:
+        used = into(data, view)
+    if not used:
+        return memoryview(b"")
+    pages.resize(used)
+    return pages
+
+
+def _decompress_gzip(data: Buffer, max_bytes: int) -> Plain:
     try:
         return _decompress_growing(_cramjam().gzip.decompress_into, data, max_bytes)
     except OutputTooLarge:
@@ -153,7 +170,7 @@ def _gunzip_as_java(data: Buffer, max_bytes: int) -> bytes:
             return b"".join(parts)
 
 
-def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes | memoryview:
+def _decompress_zstd(data: Buffer, max_bytes: int) -> Plain:
     if not len(data):
         return b""
     into = _cramjam().zstd.decompress_into

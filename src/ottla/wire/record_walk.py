@@ -10,6 +10,7 @@ kilobytes may number millions.
 from __future__ import annotations
 
 from enum import Enum, auto
+from mmap import mmap
 
 from ottla.wire.records import CorruptBatch, read_int, read_varint, wrapped
 
@@ -107,7 +108,7 @@ class RecordWalk:
 
     def __init__(
         self,
-        plain: bytes,
+        plain: bytes | mmap,
         count: int,
         base_timestamp: int = 0,
         claimed_newest: int = 0,
@@ -380,14 +381,14 @@ class RecordWalk:
         return BadRecord(Flaw.STRUCTURE, self._index, self._end - self._headers_end)
 
 
-def _after(plain: bytes, position: int) -> int:
+def _after(plain: bytes | mmap, position: int) -> int:
     """The end of a varint that is known to be one."""
     while plain[position] > 127:
         position += 1
     return position + 1
 
 
-def _after_headers(plain: bytes, position: int) -> int:
+def _after_headers(plain: bytes | mmap, position: int) -> int:
     """The end of a few short headers; -1 where they are anything else."""
     count = plain[position]
     position += 1
@@ -402,7 +403,9 @@ def _after_headers(plain: bytes, position: int) -> int:
     return position
 
 
-def _are_in_order(plain: bytes, at: int, stride: int, index: int, count: int, width: int) -> bool:
+def _are_in_order(
+    plain: bytes | mmap, at: int, stride: int, index: int, count: int, width: int
+) -> bool:
     """Whether offset deltas of so many bytes count on from an index."""
     stop = at + stride * count
     if width == 1:
@@ -420,7 +423,7 @@ def _are_in_order(plain: bytes, at: int, stride: int, index: int, count: int, wi
     )
 
 
-def _same_in_all(plain: bytes, begin: int, size_end: int, key_at: int) -> list[int]:
+def _same_in_all(plain: bytes | mmap, begin: int, size_end: int, key_at: int) -> list[int]:
     """Where a record has what is the same in all records of its form, counted from its beginning:
     its size, the lengths of key and value, no headers."""
     columns = [0] if size_end == begin + 1 else [0, 1]

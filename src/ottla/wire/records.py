@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from mmap import mmap
 from typing import Any, NamedTuple
 
 from ottla.wire.checksum import crc32c
@@ -253,7 +254,7 @@ def _patch_max_timestamp(batch: memoryview, timestamp_ms: int, kind: int) -> Non
     struct.pack_into(">I", batch, _CRC_OFFSET, crc32c(batch[CRC_START:]))
 
 
-def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+def read_varint(buffer: Buffer | mmap, position: int) -> tuple[int, int]:
     """A zig-zag varint of up to ten bytes and its end; of the tenth only the bit that still fits 64
     counts, as in Java."""
     byte = buffer[position]
@@ -272,7 +273,7 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
             raise CorruptBatch("a varint in a record has more than ten bytes")
 
 
-def read_int(buffer: Buffer, position: int) -> tuple[int, int]:
+def read_int(buffer: Buffer | mmap, position: int) -> tuple[int, int]:
     """The same for numbers of 32 bits: up to five bytes, and what is above does not count."""
     byte = buffer[position]
     if byte < 128:
@@ -296,7 +297,7 @@ def _write_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+def _read_bytes(buffer: bytes | mmap, position: int, end: int) -> tuple[bytes | None, int]:
     """As Kafka does, takes any negative length for null."""
     length, position = read_int(buffer, position)
     if length < 0:
@@ -308,7 +309,7 @@ def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, i
 
 
 def _read_headers(
-    buffer: bytes, position: int, end: int
+    buffer: bytes | mmap, position: int, end: int
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, position = read_int(buffer, position)
     if count == 0:
@@ -333,10 +334,10 @@ def iter_records(batch: Buffer, max_bytes: int = DEFAULT_MAX_OUTPUT_BYTES) -> It
     if header.size > len(batch):
         raise CorruptBatch(f"a batch of {header.size} bytes, {len(batch)} are there")
     body = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size], max_bytes)
-    return iter_plain_records(bytes(body), header)
+    return iter_plain_records(body if isinstance(body, mmap) else bytes(body), header)
 
 
-def iter_plain_records(plain: bytes, header: BatchHeader) -> Iterator[Record]:
+def iter_plain_records(plain: bytes | mmap, header: BatchHeader) -> Iterator[Record]:
     """The records of a batch whose body is decompressed already."""
     position, end = 0, len(plain)
     # A record takes seven bytes at least; without this a lie in the count shows only at the end.
@@ -352,7 +353,9 @@ def iter_plain_records(plain: bytes, header: BatchHeader) -> Iterator[Record]:
         raise CorruptBatch(f"{end - position} bytes after the last record")
 
 
-def _read_record(plain: bytes, position: int, end: int, header: BatchHeader) -> tuple[Record, int]:
+def _read_record(
+    plain: bytes | mmap, position: int, end: int, header: BatchHeader
+) -> tuple[Record, int]:
     length, position = read_int(plain, position)
     stop = position + length
     if length < 0 or stop > end:

@@ -314,7 +314,7 @@ def _format_objection(ctx: RequestContext, tp: TopicPartition) -> ErrorCode:
 
 async def _in_old_format(ctx: RequestContext, request: m.FetchRequest, results: Results) -> Results:
     """KafkaApis.maybeConvertFetchedData; followers have their records converted in any case."""
-    conversion = DownConversion(ctx.version)
+    conversion = DownConversion(ctx.version, ctx.services.replica_manager.examiner)
     is_client = _replica_id(ctx, request) < 0
     converted = []
     for entry, result in results:

@@ -56,9 +56,9 @@ class ReplicaManager:
         self.partitions = HostedPartitions(metadata_cache, self._make_partition)
         self.leadership = LeadershipListeners()
         self.timeouts = Timeouts()
-        self._examiner = Examiner(runtime)
+        self.examiner = Examiner(runtime)
         self.appends = Appends(
-            self.partitions, log_manager, runtime.clock, self.timeouts, self._examiner
+            self.partitions, log_manager, runtime.clock, self.timeouts, self.examiner
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._seen_brokers_version = -1
@@ -91,7 +91,7 @@ class ReplicaManager:
         for partition in self.partitions:
             partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.timeouts.close()
-        self._examiner.close()
+        self.examiner.close()
         await self.log_manager.checkpoints.write_high_watermarks()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

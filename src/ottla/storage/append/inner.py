@@ -7,6 +7,8 @@ records. A batch that is to be stored in another codec is put together anew.
 
 from __future__ import annotations
 
+from mmap import mmap
+
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import CODECS, Batch, check_size
 from ottla.storage.append.record_rules import RecordRules, bounds_timestamps
@@ -113,7 +115,7 @@ def holds_quickly(view: memoryview, fields: tuple[int, ...], most_records: int) 
         return False
 
 
-def _plain(tp: TopicPartition, batch: Batch) -> Steps[tuple[bytes, bool]]:
+def _plain(tp: TopicPartition, batch: Batch) -> Steps[tuple[bytes | mmap, bool]]:
     """The records as they are without a codec; whether they end before their time."""
     codec = batch.header.codec
     body = batch.view[HEADER_BYTES:]
@@ -126,7 +128,8 @@ def _plain(tp: TopicPartition, batch: Batch) -> Steps[tuple[bytes, bool]]:
             except OutputTooLarge:
                 pass
         yield Pause.LONG
-        return bytes(decompress(codec, body, MOST_PLAIN_BYTES)), False
+        plain = decompress(codec, body, MOST_PLAIN_BYTES)
+        return plain if isinstance(plain, mmap) else bytes(plain), False
     except CutShort as cut:
         return cut.plain, True
     except OutputTooLarge as error:
@@ -152,7 +155,7 @@ def _code_of(bad: BadRecord, header: BatchHeader, *, is_rebuilt: bool) -> ErrorC
     return ErrorCode.INVALID_RECORD if is_known else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _refused_records(rules: RecordRules, plain: bytes, header: BatchHeader) -> Steps[None]:
+def _refused_records(rules: RecordRules, plain: bytes | mmap, header: BatchHeader) -> Steps[None]:
     """Looks at each record; raises RecordsRejected if a rule is broken."""
     for number, record in enumerate(records.iter_plain_records(plain, header)):
         if number % _STEP_SLOW_RECORDS == 0:
@@ -171,7 +174,7 @@ def _with_newest_time(batch: Batch, newest_ms: int) -> Batch:
 
 def _rebuilt(
     tp: TopicPartition,
-    plain: bytes,
+    plain: bytes | mmap,
     header: BatchHeader,
     walk: RecordWalk,
     target: int,
@@ -190,7 +193,7 @@ def _rebuilt(
         attributes = header.attributes & records.TRANSACTIONAL | target
         times = (header.base_timestamp, max(_NO_TIME, walk.newest))
         fields = (*header[:5], attributes, header.last_offset_delta, *times, *header[9:13])
-        made = records.assemble(fields, compress(target, plain))
+        made = records.assemble(fields, compress(target, memoryview(plain)))
     else:
         steps = records.build_batch_in_steps(
             records.iter_plain_records(plain, header),
