@@ -290,7 +290,7 @@ def _push_one(peer: wire.Peer, piece: memoryview, left: dict[wire.Peer, int]) ->
 def _fetch_sessions(side: Any, stack: contextlib.ExitStack) -> Traffic:
     """Sessions of partitions that do not exist."""
     partition = m.FetchRequest.FetchPartition
-    asked = [partition(partition=number, fetch_offset=0) for number in range(20_000)]
+    asked = [partition(partition=number, fetch_offset=0) for number in range(9_000)]
     of_topic = m.FetchRequest.FetchTopic(topic="nowhere", partitions=asked)
     frame = wire.request(
         m.FetchRequest(
@@ -447,6 +447,9 @@ def attacks_on(names: Iterable[str], attacks: Sequence[Attack]) -> list[Attack]:
     return [attack for attack in attacks if attack.name in wanted]
 
 
+# Up to 128 MiB of a batch are unpacked to look at it, one batch at a time.
+_UNPACKED = Bound(cpu_s=20, memory_mb=256)
+
 BROKER_ATTACKS = (
     Attack(
         "create-topics",
@@ -497,9 +500,16 @@ BROKER_ATTACKS = (
         "20 zstd bombs of 1 GB on one connection, to a compacted topic",
         "others waited 25 s",
         _zstd_bombs,
+        _UNPACKED,
         prepare=_make_compacted,
     ),
-    Attack("zstd-bombs-plain", "20 zstd bombs of 1 GB on one connection", "", _zstd_bombs_plain),
+    Attack(
+        "zstd-bombs-plain",
+        "20 zstd bombs of 1 GB on one connection",
+        "they were taken",
+        _zstd_bombs_plain,
+        _UNPACKED,
+    ),
     Attack(
         "unread-fetches",
         f"40 fetches of {FULL_BATCHES * BATCH_BYTES // 10**6} MB that nobody reads",
@@ -515,13 +525,19 @@ BROKER_ATTACKS = (
         # queued.max.request.bytes is 256 MiB.
         Bound(memory_mb=400),
     ),
-    Attack("half-sent", "500 half-sent frames of 64 KB", "", _half_sent),
+    Attack(
+        "half-sent",
+        "500 half-sent frames of 64 KB",
+        "",
+        _half_sent,
+        # Twice what is sent: each frame's memory grows as it comes.
+        Bound(memory_mb=128),
+    ),
     Attack(
         "fetch-sessions",
-        "10 fetch sessions of 20,000 partitions that do not exist",
+        "10 fetch sessions of 9,000 partitions that do not exist",
         "all were kept",
         _fetch_sessions,
-        Bound(answer_mb=10),
     ),
     Attack("wide-fetch", "Fetch of 100,000 partitions that do not exist", "", _wide_fetch),
     Attack("wide-produce", "Produce to 50,000 partitions that do not exist", "", _wide_produce),

@@ -112,7 +112,6 @@ def _decompress_growing(
         try:
             return _decompress_to(into, data, size)
         except Exception as error:
-            output = bytearray()  # not for as long as somebody keeps the traceback
             # cramjam has one error class; the text tells a full output from broken input.
             if "failed to write whole buffer" not in str(error):
                 raise CompressionError(f"undecodable compressed block: {error}") from error
