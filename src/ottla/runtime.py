@@ -119,6 +119,9 @@ class Disk(Protocol):
     def write_atomically(self, path: Path, data: bytes) -> None:
         """`<path>.tmp`, fsync, rename, fsync of the folder."""
 
+    def write_private(self, path: Path, data: bytes) -> None:
+        """As `write_atomically`, for the owner alone."""
+
     def exists(self, path: Path) -> bool: ...
     def is_dir(self, path: Path) -> bool: ...
     def size(self, path: Path) -> int: ...
@@ -381,6 +384,19 @@ class SystemDisk:
 
     def write_atomically(self, path: Path, data: bytes) -> None:
         replace_file(path, data, 0o644)
+        self.sync_dir(path.parent)
+
+    def write_private(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.unlink(missing_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = SystemFile(os.open(temporary, flags, 0o600))
+        try:
+            file.append(data)
+            file.sync()
+        finally:
+            file.close()
+        temporary.replace(path)
         self.sync_dir(path.parent)
 
     def exists(self, path: Path) -> bool:

@@ -61,10 +61,12 @@ def create_partitions(topic: str, count: int) -> AttackRequest:
 
 def repeated(topic: str, topic_id: bytes) -> list[AttackRequest]:
     """One thing asked for again and again, for every API that answers at length."""
+    return [*_repeated_configs(topic), *_repeated_names(), *_repeated_topics(topic, topic_id)]
+
+
+def _repeated_configs(topic: str) -> list[AttackRequest]:
     resource = m.DescribeConfigsRequest.DescribeConfigsResource
     config_keys = {"configuration_keys": None}
-    group = m.OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
-    by_time = m.ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=1)
     return [
         AttackRequest(
             "DescribeConfigs of one broker 3,000 times",
@@ -87,14 +89,12 @@ def repeated(topic: str, topic_id: bytes) -> list[AttackRequest]:
             ),
             4,
         ),
-        AttackRequest(
-            "Metadata of one id 20,000 times",
-            m.MetadataRequest(
-                topics=[m.MetadataRequest.MetadataRequestTopic(name=None, topic_id=topic_id)]
-                * 20_000
-            ),
-            12,
-        ),
+    ]
+
+
+def _repeated_names() -> list[AttackRequest]:
+    group = m.OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
+    return [
         AttackRequest(
             "DescribeGroups of one name 200,000 times",
             m.DescribeGroupsRequest(groups=["g"] * 200_000),
@@ -109,6 +109,20 @@ def repeated(topic: str, topic_id: bytes) -> list[AttackRequest]:
             "FindCoordinator of one group 100,000 times",
             m.FindCoordinatorRequest(coordinator_keys=["g"] * 100_000),
             4,
+        ),
+    ]
+
+
+def _repeated_topics(topic: str, topic_id: bytes) -> list[AttackRequest]:
+    by_time = m.ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=1)
+    return [
+        AttackRequest(
+            "Metadata of one id 20,000 times",
+            m.MetadataRequest(
+                topics=[m.MetadataRequest.MetadataRequestTopic(name=None, topic_id=topic_id)]
+                * 20_000
+            ),
+            12,
         ),
         AttackRequest(
             "DescribeProducers of one partition 100,000 times",
@@ -142,11 +156,10 @@ def repeated(topic: str, topic_id: bytes) -> list[AttackRequest]:
 def long_lists(topic: str) -> list[AttackRequest]:
     """Many different things, most of which do not exist: no answer, however long the work is, may
     keep others waiting."""
-    elect = m.ElectLeadersRequest.TopicPartitions
-    moves = m.AlterPartitionReassignmentsRequest
-    epochs = m.OffsetForLeaderEpochRequest
-    delete = m.DeleteRecordsRequest
-    numbers = range(50_000)
+    return [*_many_names(), *_many_moves(topic), *_many_partitions(topic)]
+
+
+def _many_names() -> list[AttackRequest]:
     return [
         AttackRequest(
             "DescribeGroups of 100,000 names",
@@ -158,12 +171,20 @@ def long_lists(topic: str) -> list[AttackRequest]:
             m.MetadataRequest(
                 topics=[
                     m.MetadataRequest.MetadataRequestTopic(name=f"no-{number}")
-                    for number in numbers
+                    for number in range(50_000)
                 ],
                 allow_auto_topic_creation=False,
             ),
             9,
         ),
+    ]
+
+
+def _many_moves(topic: str) -> list[AttackRequest]:
+    elect = m.ElectLeadersRequest.TopicPartitions
+    moves = m.AlterPartitionReassignmentsRequest
+    numbers = range(50_000)
+    return [
         AttackRequest(
             "ElectLeaders of 50,000 partitions",
             m.ElectLeadersRequest(
@@ -186,6 +207,14 @@ def long_lists(topic: str) -> list[AttackRequest]:
             ),
             0,
         ),
+    ]
+
+
+def _many_partitions(topic: str) -> list[AttackRequest]:
+    epochs = m.OffsetForLeaderEpochRequest
+    delete = m.DeleteRecordsRequest
+    numbers = range(50_000)
+    return [
         AttackRequest(
             "OffsetForLeaderEpoch of 50,000 partitions",
             epochs(

@@ -39,6 +39,9 @@ COMMANDS = {
     "elect": _Entry("elect", "Elect leaders of partitions."),
     "groups": _Entry("groups.command", "List, describe, reset and delete consumer groups."),
     "acls": _Entry("acls.command", "Add, remove and list ACLs: who may do what."),
+    "delegation-tokens": _Entry(
+        "delegation_tokens", "Create, renew, expire and describe delegation tokens."
+    ),
     "produce": _Entry("data.produce", "Write lines of text as records to a topic."),
     "consume": _Entry("data.consume", "Read records of a topic."),
     "get-offsets": _Entry("data.get_offsets", "Show offsets of topics, by end or by time."),

@@ -22,7 +22,14 @@ from ottla.process.stop_signals import stop_signals
 from ottla.process.store_identity import secured, store_credentials, with_identity
 from ottla.process.tuning import share_for_connections
 from ottla.process.up_options import DIGEST_FILE
-from ottla.security.setup import check_security
+from ottla.security.setup import (
+    check_security,
+    make_login_delays,
+    make_sasl_users,
+    make_tls,
+    make_token_keys,
+    store_context,
+)
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
 
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.controller.controller import Controller
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
+    from ottla.security.tls.broker import BrokerTls
     from ottla.types import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -60,6 +68,8 @@ class Node:
         self.strict_transitions = strict_transitions
         self.dir_locks = DirLocks(runtime.disk)
         self.runtime = runtime
+        # Of listeners that are encrypted; None where none is.
+        self.tls: BrokerTls | None = None
         # Set when the broker can no longer do its duty; `run_broker` then ends with the error.
         self.failed: asyncio.Future[None] | None = None
         self._store = store
@@ -128,20 +138,18 @@ class Node:
         cluster_id = await registration.cluster_id(store, self.runtime.random)
         broker_id = await self._settle_broker_id(store, cluster_id)
         self.config = await with_dynamic_config(self.config, store, broker_id)
+        self.tls = make_tls(self.config, self.runtime)
         parts = self._parts = NodeParts(self, store, broker_id, cluster_id)
         self._endings += [parts.channel.shutdown, parts.controller.stop]
         await parts.topic_settings.load_all()
         await parts.mutation_quotas.load_all(store)
         await parts.client_quotas.load_all(store)
         await parts.connection_rates.load_all(store)
+        if parts.scram_users is not None:
+            await parts.scram_users.load_all(store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
-        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
-        memory = ConnectionMemory(limit_of(self.config))
-        for endpoint in self.config.listeners:
-            server = BrokerServer(self.runtime, self.config, endpoint, quotas, memory)
-            await _bind(server, endpoint)
-            self._servers.append(server)
+        await self._open_listeners(parts)
         await parts.replica_manager.start()
         self._endings.append(parts.replica_manager.shutdown)
         await parts.groups.start()
@@ -166,10 +174,7 @@ class Node:
         if self.config.boolean("ottla.lifecycle.topic.enable"):
             self._endings.append(parts.publish_lifecycle())
         await parts.controller.start()
-        authorizer = parts.services.authorizer
-        if authorizer is not None:
-            self._endings.append(authorizer.stop)
-            await authorizer.start()
+        await self._follow_security(parts)
         await parts.config_changes.start()
         if parts.metrics is not None:
             self._endings.append(parts.metrics.close)
@@ -180,6 +185,36 @@ class Node:
         for server in self._servers:
             server.start_processing(parts.services)
         logger.info("broker %d of cluster %s serves", broker_id, cluster_id)
+
+    async def _open_listeners(self, parts: NodeParts) -> None:
+        """Binds their sockets; nothing is read from them yet."""
+        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
+        token_keys = make_token_keys(self.config, self.runtime)
+        for keys in token_keys.values():
+            self._endings.append(keys.stop)
+            await keys.start()
+        sasl_users = make_sasl_users(parts.scram_users, token_keys, self.runtime)
+        delays = make_login_delays(self.config)
+        memory = ConnectionMemory(limit_of(self.config))
+        for endpoint in self.config.listeners:
+            is_tls = endpoint.security_protocol.endswith("SSL")
+            tls = self.tls.endpoint(endpoint.listener) if self.tls and is_tls else None
+            server = BrokerServer(
+                self.runtime, self.config, endpoint, quotas, memory, sasl_users, delays, tls
+            )
+            await _bind(server, endpoint)
+            self._servers.append(server)
+
+    async def _follow_security(self, parts: NodeParts) -> None:
+        """ACLs and delegation tokens, where there are any, from now on."""
+        authorizer = parts.services.authorizer
+        if authorizer is not None:
+            self._endings.append(authorizer.stop)
+            await authorizer.start()
+        tokens = parts.delegation_tokens
+        if tokens is not None:
+            self._endings.append(tokens.stop)
+            await tokens.start(lambda: parts.controller.is_active)
 
     async def _settle_broker_id(self, store: MetadataStore, cluster_id: str) -> int:
         stored = identity.read_identity(self.runtime.disk, self.config.log_dirs)
@@ -272,11 +307,15 @@ class Node:
         self.parts.config_changes.on_new_session()
         if self.services.authorizer is not None:
             self.services.authorizer.on_new_session()
+        if self.services.delegation_tokens is not None:
+            self.services.delegation_tokens.on_new_session()
         await self.controller.on_new_session()
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Broker configs changed while it runs."""
         self.config = config
+        if self.tls is not None:
+            self.tls.reconfigure(config)
         for server in self._servers:
             server.reconfigure(config)
 
@@ -337,6 +376,7 @@ async def _bind(server: BrokerServer, endpoint: Endpoint) -> None:
 async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
     from ottla.zk.client.store import ZooKeeperClient
 
+    context = store_context(config, runtime)
     try:
         store = await ZooKeeperClient.connect(
             runtime,
@@ -344,6 +384,7 @@ async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
             session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
             connect_timeout_ms=config.integer("zookeeper.connection.timeout.ms"),
             credentials=store_credentials(config),
+            ssl_context=context,
         )
     except StoreUnreachableError as error:
         raise StartError(

@@ -117,7 +117,8 @@ def _decompress_growing(
                 raise CompressionError(f"undecodable compressed block: {error}") from error
         if size >= max_bytes:
             raise OutputTooLarge(f"a block of {len(data)} bytes holds more than {max_bytes}")
-        size = min(4 * size, max_bytes)
+        # Pages that are not written to cost nothing.
+        size = max_bytes if 4 * size > _LARGE_OUTPUT_BYTES else min(4 * size, max_bytes)
 
 
 def _decompress_to(into: Callable[[Any, Any], int], data: Buffer, size: int) -> memoryview | mmap:

@@ -20,7 +20,7 @@ _NEAR = 1 << 62
 # Records are compared in columns from so many on; fewer are walked faster.
 _SHORTEST_RUN = 8
 # Records that are walked one by one between two tries to find a run.
-_FIRST_GAP, _LAST_GAP = 2, 64
+_FIRST_GAP, _LAST_GAP = 1, 64
 # Headers that are walked along with their record.
 _FEW_HEADERS = 16
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
+    from ottla.security.delegation_tokens import DelegationTokens
+    from ottla.security.tls.broker import BrokerTls
 
 
 @dataclass(slots=True)
@@ -56,9 +58,13 @@ class BrokerServices:
     listener_roles: ListenerRoles
     # None: everything is allowed.
     authorizer: AclAuthorizer | None = None
+    # None: the brokers have no key for tokens.
+    delegation_tokens: DelegationTokens | None = None
     # None: clients have no quotas.
     client_quotas: ClientQuotas | None = None
     # None: nothing is counted.
     request_metrics: RequestMetrics | None = None
     # Of the event loop, for requests that are long work.
     turns: Turns = field(default_factory=Turns)
+    # None: no listener is encrypted.
+    tls: BrokerTls | None = None

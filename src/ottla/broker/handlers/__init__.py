@@ -3,7 +3,8 @@
 Each route names a module beside this file with `async def handle(ctx, request) -> response | None`.
 Modules and messages are imported at the first request for them, which keeps a broker's start
 short. Versions are those of the Kafka 3.9 schemas, from 0 (librdkafka and aiokafka use low ones);
-AlterPartition stays at 0 and AddPartitionsToTxn at 3 so that a 3.x peer keeps to 2.8 behaviour.
+AlterPartition stays at 0 and AddPartitionsToTxn at 3 so that a 3.x peer keeps to 2.8 behaviour;
+delegation tokens stay at 2, before tokens for other users.
 """
 
 from __future__ import annotations
@@ -78,6 +79,10 @@ ROUTES: tuple[Route, ...] = (
     Route(35, "DescribeLogDirs", "describe_log_dirs", 0, 4),
     Route(36, "SaslAuthenticate", "sasl_authenticate", 0, 2),
     Route(37, "CreatePartitions", "create_partitions", 0, 3),
+    Route(38, "CreateDelegationToken", "create_delegation_token", 0, 2),
+    Route(39, "RenewDelegationToken", "renew_delegation_token", 0, 2),
+    Route(40, "ExpireDelegationToken", "expire_delegation_token", 0, 2),
+    Route(41, "DescribeDelegationToken", "describe_delegation_token", 0, 2),
     Route(42, "DeleteGroups", "delete_groups", 0, 2),
     Route(43, "ElectLeaders", "elect_leaders", 0, 2),
     Route(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
@@ -86,6 +91,8 @@ ROUTES: tuple[Route, ...] = (
     Route(47, "OffsetDelete", "offset_delete", 0, 0),
     Route(48, "DescribeClientQuotas", "describe_client_quotas", 0, 1),
     Route(49, "AlterClientQuotas", "alter_client_quotas", 0, 1),
+    Route(50, "DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0),
+    Route(51, "AlterUserScramCredentials", "alter_user_scram_credentials", 0, 0),
     Route(56, "AlterPartition", "alter_partition", 0, 0, sender=Sender.BROKER),
     Route(60, "DescribeCluster", "describe_cluster", 0, 1),
     Route(61, "DescribeProducers", "describe_producers", 0, 0),

@@ -67,7 +67,13 @@ def is_eager(frame: memoryview) -> bool:
 
 
 def begin(
-    services: BrokerServices, call: Call, listener: str, client_host: str, principal: str
+    services: BrokerServices,
+    call: Call,
+    listener: str,
+    client_host: str,
+    principal: str,
+    *,
+    by_token: bool = False,
 ) -> None:
     """Prepares the handler of a request."""
     if call.header is None:
@@ -85,6 +91,7 @@ def begin(
         listener,
         client_host,
         principal,
+        by_token,
         services.authorizer,
         roles.peers is None or listener in roles.peers,
         roles.orders is None or listener in roles.orders,

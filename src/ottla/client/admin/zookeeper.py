@@ -8,12 +8,19 @@ this way have no id until a controller gives them one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.metadata import znodes
+from ottla.metadata.entity_configs import (
+    change_entity,
+    desanitize,
+    read_entity,
+    user_names,
+    user_path,
+)
 from ottla.metadata.store import ConnectionLossError, CreateMode, NodeExistsError, NoNodeError, Stat
 from ottla.topics import validation
 from ottla.topics.assignment import (
@@ -106,6 +113,19 @@ class ZooKeeperAdmin:
 
     async def close(self) -> None:
         await self._store.close()
+
+    async def user_names(self) -> list[str]:
+        """Users that have configs, sorted."""
+        return sorted(desanitize(name) for name in await user_names(self._store))
+
+    async def user_configs(self, name: str) -> dict[str, str]:
+        return await read_entity(self._store, user_path(name))
+
+    async def change_user_configs(
+        self, name: str, edit: Callable[[dict[str, str]], dict[str, str]]
+    ) -> None:
+        """Writes what `edit` makes of them; brokers, where there are some, take it over."""
+        await change_entity(self._store, user_path(name), edit)
 
     async def topic_names(self) -> list[str]:
         return sorted(await self._children(znodes.TopicsZnode.path()))

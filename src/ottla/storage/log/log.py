@@ -422,10 +422,6 @@ class Log:
     def write_snapshot(self) -> None:
         self.side_files.write_snapshot(self.producers)
 
-    def write_epochs(self) -> None:
-        """Called before the recovery point passes, and on close."""
-        self.side_files.write_epochs(self.epochs)
-
     def begin_flush(self) -> Flush:
         """What has to go to disk for all that was appended so far."""
         recovery_point = self.recovery_point

@@ -112,7 +112,7 @@ class Engine:
         self.tree = self.pipeline.load()
         disk, path = self.runtime.disk, data_dir / "secret"
         if not disk.exists(path):
-            disk.write_atomically(path, self.runtime.random.randbytes(SECRET_BYTES))
+            disk.write_private(path, self.runtime.random.randbytes(SECRET_BYTES))
         self.sessions = self._new_sessions(disk.read_bytes(path))
 
     def _new_sessions(self, secret: bytes) -> Sessions:

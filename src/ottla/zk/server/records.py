@@ -16,7 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.errors import InvariantViolated, OttlaError
+from ottla.metadata.store import OPEN_ACL, Acl
 from ottla.zk import jute
+from ottla.zk.server.acl import shared
 from ottla.zk.server.tree import (
     CloseSessionTxn,
     CreateSessionTxn,
@@ -266,7 +268,7 @@ def _decode_tree(data: bytes, head: int, end: int) -> Tree:
 def _decode_node(data: bytes, position: int, end: int, tree: Tree) -> int:
     path, position = jute.read_string(data, position, end)
     value, position = jute.read_buffer(data, position, end)
-    acl, position = jute.read_acls(data, position, end)
+    acl, position = _read_acl(data, position, end)
     fields = _NODE.unpack_from(data, position)
     node = Node(value, acl, fields[0], fields[1], fields[4])
     _, _, node.mzxid, node.pzxid, _, node.mtime, node.version, node.aversion, node.creations = (
@@ -277,6 +279,11 @@ def _decode_node(data: bytes, position: int, end: int, tree: Tree) -> int:
         node.children = existing.children
     tree.insert(path, node)
     return position + _NODE.size
+
+
+def _read_acl(data: bytes, position: int, end: int) -> tuple[tuple[Acl, ...], int]:
+    acl, position = jute.read_acls(data, position, end)
+    return (acl if acl is OPEN_ACL else shared(acl)), position
 
 
 def _encode_txn(txn: Txn) -> bytes:
@@ -334,7 +341,7 @@ def _decode_txn(data: bytes, position: int, end: int) -> tuple[Txn, int]:
     if kind == _DELETE:
         return DeleteTxn(path), position
     if kind == _SET_ACL:
-        acl, position = jute.read_acls(data, position, end)
+        acl, position = _read_acl(data, position, end)
         version, position = jute.read_int(data, position, end)
         return SetAclTxn(path, acl, version), position
     value, position = jute.read_buffer(data, position, end)
@@ -342,7 +349,7 @@ def _decode_txn(data: bytes, position: int, end: int) -> tuple[Txn, int]:
         version, position = jute.read_int(data, position, end)
         return SetDataTxn(path, value, version), position
     if kind == _CREATE:
-        acl, position = jute.read_acls(data, position, end)
+        acl, position = _read_acl(data, position, end)
         owner, creations = _CREATE_TAIL.unpack_from(data, position)
         return CreateTxn(path, value, acl, owner, creations), position + _CREATE_TAIL.size
     raise DamagedFile(f"unknown kind of transaction {kind}")

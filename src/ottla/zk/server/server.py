@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -37,6 +36,7 @@ from ottla.zk.server.options import StoreOptions
 from ottla.zk.server.packets import LARGE_BYTES, PacketStream
 from ottla.zk.server.pipeline import StoreFailed
 from ottla.zk.server.requests import HANDLERS, Steps
+from ottla.zk.server.secure_port import SecurePort
 from ottla.zk.server.sessions import PASSWORD_BYTES, Session, SessionLimits
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class ZooKeeperServer:
         fsync: bool = True,
         options: StoreOptions | None = None,
         engine: Engine | None = None,
-        ssl_context: ssl.SSLContext | None = None,
+        secure: SecurePort | None = None,
         max_packet_bytes: int = jute.MAX_PACKET_BYTES,
         max_connections: int = MAX_CONNECTIONS,
         max_client_connections: int = MAX_CLIENT_CONNECTIONS,
@@ -92,13 +92,14 @@ class ZooKeeperServer:
         self._data_dir = data_dir
         self._host = host
         self._asked_port = port
-        self._ssl_context = ssl_context
+        self._secure = secure
         self._admission = Admission(max_connections, max_client_connections)
         self._refusals = Complaints()
         self._closings = Complaints()
         self._on_failure = on_failure
         self._lock: HeldLock | None = None
         self._server: Server | None = None
+        self._secure_server: Server | None = None
         self._housekeeper: asyncio.Task[None] | None = None
         self._started_ms = 0.0
 
@@ -107,6 +108,12 @@ class ZooKeeperServer:
         if self._server is None:
             raise InvariantViolated("the server was not started")
         return self._server.port
+
+    @property
+    def secure_port(self) -> int:
+        if self._secure_server is None:
+            raise InvariantViolated("the server has no secure port")
+        return self._secure_server.port
 
     async def start(self) -> None:
         """Raises OSError (port in use, unwritable folder), DirInUse or DamagedFile."""
@@ -125,8 +132,12 @@ class ZooKeeperServer:
             lambda: _Connection(self),
             self._host,
             self._asked_port,
-            ssl_context=self._ssl_context,
         )
+        if self._secure is not None:
+            wrap = self._secure.wrap
+            self._secure_server = await self._runtime.network.listen(
+                lambda: wrap(_Connection(self)), self._host, self._secure.port
+            )
         if self._owns_engine:
             self.engine.pipeline.on_failure = self._failed
             await self.engine.start()
@@ -140,8 +151,9 @@ class ZooKeeperServer:
         if self._housekeeper is not None:
             self._housekeeper.cancel()
             self._housekeeper = None
-        if self._server is not None:
-            await self._server.close()
+        for server in (self._server, self._secure_server):
+            if server is not None:
+                await server.close()
         if self._owns_engine:
             await self.engine.stop()
         for connection in list(self.connections):
@@ -246,7 +258,7 @@ class _Connection(PacketStream):
     def let_go(self) -> None:
         super().let_go()
         self._since_ms = self._clock.monotonic_ms()
-        self._steps = None
+        self._end_steps()
 
     def tell_closing(self, reason: object) -> None:
         self._server.tell_closing(self, reason)
@@ -264,18 +276,9 @@ class _Connection(PacketStream):
 
     # --- packets ---
 
-    def touch(self) -> None:
+    def touch(self, now_ms: float) -> None:
         if self._connected:
-            self.session.touch(self._clock.monotonic_ms())
-
-    def is_busy(self) -> bool:
-        return self._steps is not None
-
-    def serve_packet(self, data: bytes, position: int, end: int) -> None:
-        if self._connected:
-            self._serve(data, position, end)
-        else:
-            self._connect(data, position, end)
+            self.session.touch(now_ms)
 
     def refuse_length(self, head: bytes) -> bool:
         """A packet would be too long: before there is a session it may be a word."""
@@ -284,7 +287,10 @@ class _Connection(PacketStream):
         self._end_with(words.answer(head, self._server.status, self.engine.options.words))
         return True
 
-    def _serve(self, data: bytes, position: int, end: int) -> None:
+    def serve_packet(self, data: bytes, position: int, end: int) -> None:
+        if not self._connected:
+            self._connect(data, position, end)
+            return
         if end - position < 8:
             raise JuteError("packet without a header")
         xid, operation = jute.REQUEST_HEADER.unpack_from(data, position)
@@ -293,17 +299,32 @@ class _Connection(PacketStream):
         try:
             if handler is not None:
                 body = handler(self, data, position + 8, end)
-                if type(body) is bytes:
-                    self._answer(xid, body)
+                if type(body) is not bytes:
+                    self._begin_steps(xid, cast("Steps", body))
+                elif len(body) < LARGE_BYTES:
+                    # As `_answer`; written out, because most requests come this way.
+                    engine = self.engine
+                    zxid = engine.tree.last_zxid
+                    packet = jute.FRAMED_REPLY.pack(16 + len(body), xid, zxid, 0) + body
+                    self._unsent += len(packet)
+                    engine.pipeline.push(self, packet)
                 else:
-                    self._steps = xid, cast("Steps", body)
-                    self._turns.wait(self)
+                    self._answer(xid, body)
             else:
                 self._serve_session(xid, operation, data, position + 8, end)
         except StoreError as error:
             self._fail(xid, error.code)
         except JuteError:
             self._fail(xid, MarshallingError.code)
+
+    def _begin_steps(self, xid: int, steps: Steps) -> None:
+        self._steps = xid, steps
+        self._busy = True
+        self._turns.wait(self)
+
+    def _end_steps(self) -> None:
+        self._steps = None
+        self._busy = False
 
     def go_on(self, until_ms: float) -> None:
         if not self._closing and self._step(until_ms):
@@ -326,13 +347,13 @@ class _Connection(PacketStream):
             # Until its client has read the events of the steps so far.
             return False
         except StopIteration as end:
-            self._steps = None
+            self._end_steps()
             self._answer(xid, end.value)
         except StoreError as error:
-            self._steps = None
+            self._end_steps()
             self._fail(xid, error.code)
         except JuteError:
-            self._steps = None
+            self._end_steps()
             self._fail(xid, MarshallingError.code)
         return True
 
