@@ -9,10 +9,12 @@ from ottla.broker.replication.examiner import Examiner
 from ottla.broker.replication.fetch_protocol import FetchResult
 from ottla.errors import ErrorCode
 from ottla.storage.append.steps import Pause, Steps
+from ottla.storage.segment.segment import EMPTY
+from ottla.storage.segment.slices import RecordSlice
 from ottla.wire import message_sets
 from ottla.wire.compression import ZSTD, OutputTooLarge
 from ottla.wire.primitives import WireError
-from ottla.wire.records import iter_batches
+from ottla.wire.records import LOG_OVERHEAD_BYTES, iter_batches
 
 _NEWEST_WITH_FORMAT_0 = 1
 # What one answer converts beyond the first batch of each partition.
@@ -38,7 +40,7 @@ class DownConversion:
         found = bytearray()
         next_offset = -1
         try:
-            for header, batch in iter_batches(result.records or b""):
+            for header, batch in iter_batches(_records(result, self._left)):
                 if found and len(found) >= limit:
                     break
                 if header.codec == ZSTD and not header.is_control:
@@ -51,6 +53,9 @@ class DownConversion:
         except WireError:
             if not found:
                 return FetchResult(ErrorCode.CORRUPT_MESSAGE)
+        except OSError:
+            # They left the log while others were converted: the client asks again.
+            return FetchResult(ErrorCode.KAFKA_STORAGE_ERROR)
         self._left = max(0, self._left - len(found))
         if not found and next_offset < result.high_watermark:
             # Markers only, or a batch that the client's limit has cut: more is behind it. At the
@@ -74,3 +79,15 @@ def _steps(batch: memoryview, magic: int, fetch_offset: int) -> Steps[bytes]:
             steps = message_sets.down_convert_in_steps(batch, magic, fetch_offset)
         else:
             yield Pause.SHORT
+
+
+def _records(result: FetchResult, most_bytes: int) -> memoryview:
+    """What may be converted: the first batch at least, and not much more than `most_bytes`."""
+    records = result.records
+    if not isinstance(records, RecordSlice):
+        return records or EMPTY
+    found = records.read(0, max(most_bytes, LOG_OVERHEAD_BYTES))
+    first_batch = LOG_OVERHEAD_BYTES + int.from_bytes(found[8:12], "big")
+    if first_batch > len(found):
+        found = records.read(0, first_batch)
+    return memoryview(found)

@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from ottla.bounds.turns import Turns
 from ottla.broker import handlers
+from ottla.broker.context.listener_roles import ListenerRoles
 from ottla.broker.context.request import CloseConnection
-from ottla.broker.network.connection import READ_AHEAD_BYTES
+from ottla.broker.network.connection import ClientConnection
+from ottla.broker.network.intake import READ_AHEAD_BYTES
 from ottla.broker.network.limits import ConnectionQuotas
 from ottla.broker.network.server import BrokerServer
 from ottla.broker.quotas.connection_rates import ConnectionRates
@@ -46,8 +49,10 @@ def _services() -> Any:
     """None but those that a connection itself looks at; the handlers here need no others."""
     return SimpleNamespace(
         authorizer=None,
+        listener_roles=ListenerRoles(),
         request_metrics=None,
         client_quotas=None,
+        turns=Turns(),
         replica_manager=SimpleNamespace(
             appends=SimpleNamespace(partitions=SimpleNamespace(get=lambda _: None))
         ),
@@ -288,23 +293,36 @@ async def test_produce_without_acks_gets_no_bytes(start: StartServer, route: Any
     reason="CVE-2024-12254 in this Python's own event loop; brokers run on uvloop",
 )
 async def test_peer_that_does_not_read_is_not_served_further(
-    start: StartServer, route: Any
+    start: StartServer, route: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = 0
+    blocked = asyncio.Event()
 
     async def big_metadata(ctx: Any, request: Any) -> Any:
         nonlocal served
         served += 1
         return m.MetadataResponse(cluster_id="x" * 30_000)
 
+    def note_blocked(connection: ClientConnection) -> None:
+        pause_writing(connection)
+        blocked.set()
+
+    pause_writing = ClientConnection.pause_writing
+    monkeypatch.setattr(ClientConnection, "pause_writing", note_blocked)
+
     route("Metadata", big_metadata)
     server = await start()
     _reader, writer = await asyncio.open_connection(HOST, server.port, limit=1024)
     request = b"".join(framing.encode_request(m.MetadataRequest(topics=[]), 9, 1, "t"))
     writer.write(request * 20_000)  # 600 MB of answers
-    await asyncio.sleep(0.3)
+    async with asyncio.timeout(60):
+        await blocked.wait()
+    before = served
+    good = await _open(server)
+    assert (await good.send(m.ApiVersionsRequest(), 0, timeout_ms=60_000)).error_code == 0
+    assert served == before, "nothing more until it reads"
     # Bounded by the kernel's buffers and one high-water mark, far below what was asked for.
-    assert 0 < served < 2_000
+    assert served < 2_000
     assert len(request) * 20_000 > READ_AHEAD_BYTES
     writer.transport.abort()
 
@@ -404,24 +422,24 @@ async def test_closing_the_server_ends_connections_and_handlers(
 
 @pytest.mark.filterwarnings("error")
 async def test_a_request_that_comes_with_the_stop_leaves_nothing_behind(
-    start: StartServer, route: Any
+    start: StartServer, route: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[Any] = []
+    cancelled: list[Any] = []
+    begin = ClientConnection._begin
 
     async def handle(ctx: Any, request: Any) -> Any:
         raise AssertionError("it had no turn")
 
-    def begin(ctx: Any, request: Any) -> Any:
-        begun.append(handle(ctx, request))
+    def begin_amid_the_stop(self: ClientConnection, frame: memoryview) -> None:
+        begin(self, frame)
         # What the stop does, before the request's task has its first turn.
-        for served in server._connections:
-            asyncio.get_running_loop().call_soon(served.cancel)
-        return begun[0]
+        cancelled.append(self._running)
+        self.cancel()
 
-    route("CreateTopics", begin)
-    server = await start()
-    await _close_amid(server, m.CreateTopicsRequest(), 5)
-    assert inspect.getcoroutinestate(begun[0]) == inspect.CORO_CLOSED
+    monkeypatch.setattr(ClientConnection, "_begin", begin_amid_the_stop)
+    route("CreateTopics", handle)
+    await _close_amid(await start(), m.CreateTopicsRequest(), 5)
+    assert [inspect.getcoroutinestate(each) for each in cancelled] == [inspect.CORO_CLOSED]
 
 
 async def test_above_the_rate_of_connections_one_waits_for_its_turn(start: StartServer) -> None:
