@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.membership import registration
 from ottla.broker.network.limits import ConnectionQuotas
-from ottla.broker.network.memory import ConnectionMemory, limit_of
+from ottla.broker.network.memory import accounts as memory_accounts
 from ottla.broker.network.server import BrokerServer
 from ottla.broker.replication.catch_up import settle_when_named
 from ottla.errors import InvariantViolated
@@ -124,9 +124,10 @@ class Node:
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
         quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
-        memory = ConnectionMemory(limit_of(self.config))
+        memory = memory_accounts(self.config)
         for endpoint in self.config.listeners:
-            server = BrokerServer(self.runtime, self.config, endpoint, quotas, memory)
+            account = memory[endpoint.listener]
+            server = BrokerServer(self.runtime, self.config, endpoint, quotas, account)
             await _bind(server, endpoint)
             self._servers.append(server)
         await parts.replica_manager.start()
