@@ -17,8 +17,14 @@ from ottla.cli.options import settings_option
     required=True,
     help="A server.properties file with Kafka's names.",
 )
+@click.option(
+    "--logs",
+    "logs_folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Log to files in this folder, which are rotated; only warnings go to stderr then too.",
+)
 @settings_option
-def command(path: Path, overrides: dict[str, str]) -> None:
+def command(path: Path, logs_folder: Path | None, overrides: dict[str, str]) -> None:
     import asyncio
     import logging
     import os
@@ -40,7 +46,11 @@ def command(path: Path, overrides: dict[str, str]) -> None:
     collect_rarely()
     raise_file_limit()
     schedule_as_told(config)
-    configure_logging(None, f"broker-{config.broker_id}", stderr_level=logging.INFO)
+    configure_logging(
+        logs_folder,
+        f"broker-{config.broker_id}",
+        stderr_level=logging.INFO if logs_folder is None else logging.WARNING,
+    )
 
     def ready(node: Node) -> None:
         # Not before: until the folders are locked the file may be another one's.

@@ -13,6 +13,10 @@ import click
 from ottla.errors import OttlaError
 
 DEFAULT_PORT = 2181
+# As in `zk/server`, which is not imported for a help text.
+MAX_CLIENT_CNXNS = 60
+MAX_CLIENT_MEMORY_MB = 512
+WORDS = "envi,isro,mntr,ruok,srvr"
 # Not a flag: whoever lists processes would read it.
 SUPER_DIGEST = "OTTLA_SUPER_DIGEST"
 
@@ -29,6 +33,9 @@ async def serve(
     fsync: bool = True,
     extended_types: bool = False,
     super_digest: str | None = None,
+    max_client_connections: int = MAX_CLIENT_CNXNS,
+    max_client_memory_mb: int = MAX_CLIENT_MEMORY_MB,
+    words: str = WORDS,
 ) -> None:
     """Runs until SIGTERM, SIGINT or SIGHUP. `ready_callback` gets the port once clients may come.
 
@@ -37,7 +44,7 @@ async def serve(
     """
     from ottla.process.stop_signals import stop_signals
     from ottla.runtime import system_runtime
-    from ottla.zk.server.options import StoreOptions
+    from ottla.zk.server.options import StoreOptions, parse_words
     from ottla.zk.server.pipeline import StoreFailed
     from ottla.zk.server.server import ZooKeeperServer
     from ottla.zk.server.sessions import SessionLimits
@@ -60,7 +67,10 @@ async def serve(
         port,
         limits=SessionLimits.of(tick_ms, min_session_timeout_ms, max_session_timeout_ms),
         fsync=fsync,
-        options=StoreOptions(extended_types, super_digest),
+        options=StoreOptions(extended_types, super_digest, parse_words(words)),
+        max_connections=_places(),
+        max_client_connections=max_client_connections,
+        max_held_bytes=max_client_memory_mb << 20,
         on_failure=fail,
     )
     await server.start()
@@ -72,6 +82,17 @@ async def serve(
         await stopped
     finally:
         await server.stop()
+
+
+def _places() -> int:
+    """For connections: where they took all descriptors the journal could not be opened any more.
+    A million nodes are also a long way to look for garbage."""
+    from ottla.process.tuning import collect_rarely, raise_file_limit, share_for_connections
+    from ottla.zk.server.admission import MAX_CONNECTIONS
+
+    collect_rarely()
+    raise_file_limit()
+    return min(MAX_CONNECTIONS, share_for_connections() or MAX_CONNECTIONS)
 
 
 @click.command("zookeeper")
@@ -105,6 +126,27 @@ async def serve(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help=f"File with the digest of the super user, who passes every ACL; else {SUPER_DIGEST}.",
 )
+@click.option(
+    "--max-client-cnxns",
+    type=click.IntRange(min=0),
+    default=MAX_CLIENT_CNXNS,
+    show_default=True,
+    help="Connections of one address, as ZooKeeper's maxClientCnxns; 0 for any number.",
+)
+@click.option(
+    "--max-client-memory-mb",
+    type=click.IntRange(min=16),
+    default=MAX_CLIENT_MEMORY_MB,
+    show_default=True,
+    help="What all clients together may make the store hold: unread answers, watches.",
+)
+@click.option(
+    "--4lw-commands-whitelist",
+    "words",
+    default=WORDS,
+    show_default=True,
+    help="Four-letter words that are answered, or *.",
+)
 def command(
     port: int,
     host: str,
@@ -116,6 +158,9 @@ def command(
     is_repair: bool,
     extended_types: bool,
     super_digest_file: Path | None,
+    max_client_cnxns: int,
+    max_client_memory_mb: int,
+    words: str,
 ) -> None:
     """Serve a metadata store that ZooKeeper clients and Apache Kafka brokers can use."""
     if is_repair:
@@ -123,11 +168,14 @@ def command(
         return
     import uvloop
 
+    from ottla.process.data_folder import make_private
+
     def ready(bound_port: int) -> None:
         click.echo(f"ready: zookeeper={host}:{bound_port} data={data_dir}")
         sys.stdout.flush()
 
     try:
+        make_private(data_dir)
         uvloop.run(
             serve(
                 port,
@@ -140,6 +188,9 @@ def command(
                 fsync=fsync,
                 extended_types=extended_types,
                 super_digest=_super_digest(super_digest_file),
+                max_client_connections=max_client_cnxns,
+                max_client_memory_mb=max_client_memory_mb,
+                words=words,
             )
         )
     except OSError as error:

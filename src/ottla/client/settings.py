@@ -18,10 +18,12 @@ from ottla.config.definitions import (
     parse_type,
 )
 from ottla.security.jaas import parse_jaas
-from ottla.security.sasl import PlainCredentials
+from ottla.security.sasl.mechanisms import LOGIN_MODULES, MECHANISMS, client_credentials
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ottla.security.sasl.exchange import Credentials
 
 _PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 
@@ -30,7 +32,7 @@ _PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 class AdminConfig:
     client_id: str = DEFAULT_CLIENT_ID
     timeout_ms: int = DEFAULT_TIMEOUT_MS
-    credentials: PlainCredentials | None = None
+    credentials: Credentials | None = None
 
     @classmethod
     def from_file(cls, path: Path) -> AdminConfig:
@@ -51,7 +53,7 @@ class AdminConfig:
         )
 
 
-def _credentials(properties: dict[str, str]) -> PlainCredentials | None:
+def _credentials(properties: dict[str, str]) -> Credentials | None:
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise InvalidConfigValue(
@@ -61,9 +63,12 @@ def _credentials(properties: dict[str, str]) -> PlainCredentials | None:
         return None
     # Kafka's default mechanism is GSSAPI, so that a file without one cannot be meant for PLAIN.
     mechanism = properties.get("sasl.mechanism", "GSSAPI")
-    if mechanism != "PLAIN":
-        raise InvalidConfigValue("sasl.mechanism", mechanism, "String must be one of: PLAIN")
-    options = parse_jaas(properties.get("sasl.jaas.config", "")).options
-    if not {"username", "password"} <= options.keys():
-        raise ConfigError('sasl.jaas.config must name username="…" and password="…"')
-    return PlainCredentials(options["username"], options["password"])
+    if mechanism not in MECHANISMS:
+        raise InvalidConfigValue(
+            "sasl.mechanism", mechanism, f"String must be one of: {', '.join(MECHANISMS)}"
+        )
+    module = parse_jaas(properties.get("sasl.jaas.config", ""))
+    # By its last word: Kafka's clients are often shaded into packages of another name.
+    if module.name.rpartition(".")[2] != LOGIN_MODULES[mechanism].rpartition(".")[2]:
+        raise ConfigError(f"sasl.jaas.config must name {LOGIN_MODULES[mechanism]}")
+    return client_credentials(mechanism, module.options, properties)

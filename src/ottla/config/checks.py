@@ -111,6 +111,7 @@ def _check_listeners(config: BrokerValues) -> None:
         "inter.broker.listener.name must be a listener name defined in advertised.listeners. The "
         f"valid options based on currently configured listeners are {','.join(advertised)}",
     )
+    _check_control_listener(config, advertised)
     _require(
         set(advertised) <= set(listeners),
         "advertised.listeners listener names must be equal to or a subset of the ones defined in "
@@ -128,6 +129,28 @@ def _check_listeners(config: BrokerValues) -> None:
             f"Listener {endpoint.listener} asks for {endpoint.security_protocol}, which is not "
             f"supported; supported: {', '.join(SERVED_SECURITY_PROTOCOLS)}",
         )
+
+
+def _check_control_listener(config: BrokerValues, advertised: list[str]) -> None:
+    if config.optional_text("control.plane.listener.name") is None:
+        return
+    control = config.control_listener
+    if control not in config.security_protocol_map:
+        raise ConfigError(
+            f"Listener with {control} defined in control.plane.listener.name not found in "
+            "listener.security.protocol.map."
+        )
+    _require(
+        control in advertised,
+        "control.plane.listener.name must be a listener name defined in advertised.listeners. The "
+        f"valid options based on currently configured listeners are {','.join(advertised)}",
+    )
+    _require(
+        control != config.inter_broker_listener,
+        "control.plane.listener.name, when defined, should have a different value from the inter "
+        "broker listener name. Currently they both have the value "
+        f"ListenerName({control})",
+    )
 
 
 def _check_connections(config: BrokerValues) -> None:

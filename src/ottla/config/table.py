@@ -8,7 +8,9 @@ zookeeper.session.timeout.ms I 18000
 zookeeper.connection.timeout.ms I null
   How long to wait for the first connection to the store; the session time-out when unset.
 zookeeper.set.acl B false
-  Whether znodes are made with restricted ACLs.
+  Whether znodes are made with ACLs that let nobody but the brokers change them.
+ottla.zookeeper.digest.file Str null
+  File with user:password, by which the broker proves to the store who it is (digest scheme).
 zookeeper.max.in.flight.requests I 10 >=1
   Requests to the store that may be unanswered at once.
 broker.id.generation.enable B true
@@ -81,6 +83,16 @@ sasl.enabled.mechanisms List GSSAPI pb
   SASL mechanisms that clients may use.
 sasl.jaas.config Pwd null pb
   Credentials of SASL, per listener and mechanism.
+delegation.token.secret.key Pwd null
+  The key that secrets of delegation tokens are made with, the same on all brokers; none: no tokens.
+delegation.token.master.key Pwd null
+  The same under its old name.
+delegation.token.max.lifetime.ms L 604800000 >=1
+  How long a delegation token can live, however often it is renewed.
+delegation.token.expiry.time.ms L 86400000 >=1
+  How long a delegation token lives unless it is renewed.
+delegation.token.expiry.check.interval.ms L 3600000 >=1
+  How often the controller removes delegation tokens that are over.
 password.encoder.secret Pwd null
   Key for passwords that are kept in the store.
 password.encoder.key.length I 128 >=8
@@ -287,12 +299,28 @@ controller.quota.window.num I 11 >=1
   With the next one, for how many seconds a quota on mutations adds up.
 controller.quota.window.size.seconds I 1 >=1
   Length of a sample of the quota on mutations.
+sasl.oauthbearer.jwks.endpoint.url Str null
+  The public keys of OAUTHBEARER tokens: file:///path/of/jwks.json or https://… (Kafka 3.1).
+sasl.oauthbearer.jwks.endpoint.refresh.ms L 3600000 >=1
+  How often those keys are read again.
+sasl.oauthbearer.expected.audience List ""
+  Whom tokens are for, one of these; a token that names others is refused.
+sasl.oauthbearer.expected.issuer Str null
+  Who must have issued tokens.
+sasl.oauthbearer.clock.skew.seconds I 30 >=0
+  How much the issuer's clock may differ from the broker's.
+sasl.oauthbearer.sub.claim.name Str sub
+  The claim that holds the user's name.
+sasl.oauthbearer.token.endpoint.url Str null
+  Where this broker gets its own token for other brokers: file:///… or https://….
 ottla.lifecycle.topic.enable B false
   Whether the controller publishes lifecycle events to __ottla_lifecycle.
 ottla.scheduling.batch.enable B true
   Whether a broker that is woken on a busy machine lets running threads finish their turn.
 ottla.metrics.hosts Str ""
   Names by which GET /metrics may be asked, beside those of the listeners, localhost and addresses.
+ottla.records.validate Str full in:full,header
+  Whether a leader looks at every record it is sent, or at the header of a batch where that will do.
 ottla.metrics.port I -1 >=-1
   Port for GET /metrics in Prometheus' format on the first listener's host; 0 is any, -1 none.
 """
@@ -320,7 +348,6 @@ WITHOUT_MEANING = (
     "password.encoder.old.secret",
     "password.encoder.keyfactory.algorithm",
     "password.encoder.cipher.algorithm",
-    "delegation.token.",
     "authorizer.zookeeper.",
     "sasl.kerberos.",
     "sasl.login.",

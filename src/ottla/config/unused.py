@@ -18,11 +18,6 @@ advertised.port I null
 alter.log.dirs.replication.quota.window.num I 11
 alter.log.dirs.replication.quota.window.size.seconds I 1
 client.quota.callback.class Cls null
-delegation.token.expiry.check.interval.ms L 3600000
-delegation.token.expiry.time.ms L 86400000
-delegation.token.master.key Pwd null
-delegation.token.max.lifetime.ms L 604800000
-delegation.token.secret.key Pwd null
 delete.records.purgatory.purge.interval.requests I 1
 fetch.purgatory.purge.interval.requests I 1000
 host.name Str ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from ottla.bounds.batches import first_of
 from ottla.controller import deletion, partition_machine, replica_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.election import Strategy
@@ -66,11 +67,10 @@ def trigger(ctx: ControllerContext, moves: Moves) -> Steps[Outcomes]:
     """Starts moves that somebody asked for, where the partition is there and stays."""
     outcomes: Outcomes = {}
     accepted = {}
+    unknown = []
     for tp, move in moves.items():
         if ctx.is_queued_for_deletion(tp.topic) or not ctx.assignment(tp).replicas:
-            ctx.journal.info(
-                f"Skipping reassignment of {tp}: it does not exist or is being deleted"
-            )
+            unknown.append(tp)
             outcomes[tp] = KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
             )
@@ -85,6 +85,10 @@ def trigger(ctx: ControllerContext, moves: Moves) -> Steps[Outcomes]:
             )
         else:
             accepted[tp] = move
+    if unknown:
+        ctx.journal.info(
+            f"Skipping reassignment of {first_of(unknown)}: not there or being deleted"
+        )
     unfit = yield from advance(ctx, accepted)
     for tp in accepted:
         outcomes[tp] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) if tp in unfit else None

@@ -8,7 +8,12 @@ from ottla.controller.context import ControllerContext
 from ottla.controller.events import ZkPartitionReassignment
 from ottla.controller.steps import Post, Steps, failed, get_paths, write
 from ottla.metadata.store import Delete, SetData
-from ottla.metadata.znodes import ReassignPartitionsZnode, ReplicaAssignment, TopicZnode
+from ottla.metadata.znodes import (
+    MAX_ZNODE_BYTES,
+    ReassignPartitionsZnode,
+    ReplicaAssignment,
+    TopicZnode,
+)
 from ottla.types import TopicPartition
 
 Moves = Mapping[TopicPartition, ReplicaAssignment]
@@ -18,16 +23,22 @@ def write_assignments(ctx: ControllerContext, moves: Moves) -> Steps[set[TopicPa
     """One write per topic; the partitions of topics whose znode could not be written."""
     by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
     for tp, move in moves.items():
-        partitions = by_topic.setdefault(tp.topic, dict(ctx.topic_assignment(tp.topic)))
-        partitions[tp.partition] = move
+        if tp.topic not in by_topic:  # a copy per topic, not per partition
+            by_topic[tp.topic] = dict(ctx.topic_assignment(tp.topic))
+        by_topic[tp.topic][tp.partition] = move
+    encoded = {
+        topic: TopicZnode.encode(partitions, ctx.topic_ids.get(topic))
+        for topic, partitions in by_topic.items()
+    }
+    # Moves are stored beside the replicas: what a topic has may fit a node while this does not.
+    unwritten = {topic for topic, data in encoded.items() if len(data) > MAX_ZNODE_BYTES}
+    for topic in unwritten:
+        size = len(encoded.pop(topic))
+        ctx.journal.error(f"The assignment of topic {topic} is too large for a node: {size} bytes")
     results = yield from write(
-        [
-            SetData(TopicZnode.path(topic), TopicZnode.encode(partitions, ctx.topic_ids.get(topic)))
-            for topic, partitions in by_topic.items()
-        ]
+        [SetData(TopicZnode.path(topic), data) for topic, data in encoded.items()]
     )
-    unwritten = set()
-    for topic, result in zip(by_topic, results, strict=True):
+    for topic, result in zip(encoded, results, strict=True):
         if failed(result):
             ctx.journal.error(f"The assignment of topic {topic} was not written: {result.error!r}")
             unwritten.add(topic)

@@ -196,6 +196,11 @@ class TopicsZnode:
         return "/brokers/topics"
 
 
+# ZooKeeper closes the connection on which a packet of more than 1,048,575 bytes comes
+# (jute.maxbuffer): whoever writes a node whose size others decide has to look first.
+MAX_ZNODE_BYTES = 1_000_000
+
+
 class TopicZnode:
     @staticmethod
     def path(topic: str) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 # The last byte of what the background tells; no text has it.
 _READY = b"\0"
 _MAX_TOLD_BYTES = 64 * 1024
+# Of what processes in the background print. It is little: their logs have files of their own.
+MAX_LOG_BYTES = 4 * 1024 * 1024
 
 
 class Background:
@@ -21,11 +23,24 @@ class Background:
     def __init__(self, told: int) -> None:
         self._told = told
         self._log = -1
+        self._path = Path(os.devnull)
 
     def print_to(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
         self._log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         self._redirect(self._log)
+
+    def keep_small(self) -> None:
+        """Begins the file anew when it has grown large; what it has is kept beside it, once.
+        Everybody appends to it through the same open file, so it keeps its name."""
+        if self._log < 0 or os.fstat(self._log).st_size <= MAX_LOG_BYTES:
+            return
+        with contextlib.suppress(OSError):  # a full disk: the next try may do better
+            size = os.fstat(self._log).st_size
+            kept = os.pread(self._log, MAX_LOG_BYTES, max(0, size - MAX_LOG_BYTES))
+            self._path.with_name(f"{self._path.name}.1").write_bytes(kept)
+            os.ftruncate(self._log, 0)
 
     def tell_ready(self) -> None:
         self._tell(_READY)

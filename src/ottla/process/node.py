@@ -15,12 +15,19 @@ from ottla.broker.network.server import BrokerServer
 from ottla.broker.replication.catch_up import settle_when_named
 from ottla.errors import InvariantViolated
 from ottla.metadata import znodes
-from ottla.metadata.store import SessionState, StoreError, StoreUnreachableError
+from ottla.metadata.store import NoAuthError, SessionState, StoreError, StoreUnreachableError
 from ottla.process.parts import NodeParts
 from ottla.process.settings import StartError, check_features, java_date, with_dynamic_config
 from ottla.process.stop_signals import stop_signals
+from ottla.process.store_identity import secured, store_credentials, with_identity
 from ottla.process.tuning import share_for_connections
-from ottla.security.setup import check_security
+from ottla.process.up_options import DIGEST_FILE
+from ottla.security.setup import (
+    check_security,
+    make_login_delays,
+    make_sasl_users,
+    make_token_keys,
+)
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
 
@@ -108,9 +115,20 @@ class Node:
         check_security(self.config)
         self._endings.append(self.dir_locks.release)
         self.dir_locks.take_all(self.config.log_dirs)
-        store = self._store = self._store or await _connect(self.config, self.runtime)
+        given = self._store
+        store = self._store = (
+            await _connect(self.config, self.runtime)
+            if given is None
+            else await with_identity(self.config, given)
+        )
         self._endings.append(store.close)
-        await registration.create_permanent_paths(store)
+        try:
+            await registration.create_permanent_paths(store)
+        except NoAuthError as error:
+            raise StartError(
+                f"the store lets others change {error.path}, not this broker: {DIGEST_FILE} names "
+                "the file with their user:password"
+            ) from None
         await check_features(store)
         cluster_id = await registration.cluster_id(store, self.runtime.random)
         broker_id = await self._settle_broker_id(store, cluster_id)
@@ -121,15 +139,11 @@ class Node:
         await parts.mutation_quotas.load_all(store)
         await parts.client_quotas.load_all(store)
         await parts.connection_rates.load_all(store)
+        if parts.scram_users is not None:
+            await parts.scram_users.load_all(store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
-        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
-        memory = memory_accounts(self.config)
-        for endpoint in self.config.listeners:
-            account = memory[endpoint.listener]
-            server = BrokerServer(self.runtime, self.config, endpoint, quotas, account)
-            await _bind(server, endpoint)
-            self._servers.append(server)
+        await self._open_listeners(parts)
         await parts.replica_manager.start()
         self._endings.append(parts.replica_manager.shutdown)
         await parts.groups.start()
@@ -154,10 +168,7 @@ class Node:
         if self.config.boolean("ottla.lifecycle.topic.enable"):
             self._endings.append(parts.publish_lifecycle())
         await parts.controller.start()
-        authorizer = parts.services.authorizer
-        if authorizer is not None:
-            self._endings.append(authorizer.stop)
-            await authorizer.start()
+        await self._follow_security(parts)
         await parts.config_changes.start()
         if parts.metrics is not None:
             self._endings.append(parts.metrics.close)
@@ -168,6 +179,35 @@ class Node:
         for server in self._servers:
             server.start_processing(parts.services)
         logger.info("broker %d of cluster %s serves", broker_id, cluster_id)
+
+    async def _open_listeners(self, parts: NodeParts) -> None:
+        """Binds their sockets; nothing is read from them yet."""
+        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
+        token_keys = make_token_keys(self.config, self.runtime)
+        for keys in token_keys.values():
+            self._endings.append(keys.stop)
+            await keys.start()
+        sasl_users = make_sasl_users(parts.scram_users, token_keys, self.runtime)
+        delays = make_login_delays(self.config)
+        memory = memory_accounts(self.config)
+        for endpoint in self.config.listeners:
+            account = memory[endpoint.listener]
+            server = BrokerServer(
+                self.runtime, self.config, endpoint, quotas, account, sasl_users, delays
+            )
+            await _bind(server, endpoint)
+            self._servers.append(server)
+
+    async def _follow_security(self, parts: NodeParts) -> None:
+        """ACLs and delegation tokens, where there are any, from now on."""
+        authorizer = parts.services.authorizer
+        if authorizer is not None:
+            self._endings.append(authorizer.stop)
+            await authorizer.start()
+        tokens = parts.delegation_tokens
+        if tokens is not None:
+            self._endings.append(tokens.stop)
+            await tokens.start(lambda: parts.controller.is_active)
 
     async def _settle_broker_id(self, store: MetadataStore, cluster_id: str) -> int:
         stored = identity.read_identity(self.runtime.disk, self.config.log_dirs)
@@ -260,6 +300,8 @@ class Node:
         self.parts.config_changes.on_new_session()
         if self.services.authorizer is not None:
             self.services.authorizer.on_new_session()
+        if self.services.delegation_tokens is not None:
+            self.services.delegation_tokens.on_new_session()
         await self.controller.on_new_session()
 
     def reconfigure(self, config: BrokerConfig) -> None:
@@ -331,14 +373,13 @@ async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
             config.zookeeper_connect,
             session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
             connect_timeout_ms=config.integer("zookeeper.connection.timeout.ms"),
+            credentials=store_credentials(config),
         )
     except StoreUnreachableError as error:
         raise StartError(
             f"{error}; zookeeper.connect (`ottla up --zookeeper`) says where it is"
         ) from None
-    if store.chroot:
-        await store.create_chroot()
-    return store
+    return await secured(config, store)
 
 
 async def run_broker(

@@ -10,6 +10,7 @@ from ottla.broker.admin.config_changes import ConfigChanges
 from ottla.broker.admin.live_config import LiveConfig
 from ottla.broker.admin.topic_settings import TopicSettings
 from ottla.broker.admin.topics import TopicAdmin
+from ottla.broker.context.listener_roles import listener_roles
 from ottla.broker.context.services import BrokerServices
 from ottla.broker.fetching.service import FetchService
 from ottla.broker.membership.controller_channel import ControllerChannel
@@ -21,7 +22,7 @@ from ottla.broker.quotas.mutations import MutationQuotas
 from ottla.broker.replication.alter_isr import AlterIsrManager
 from ottla.broker.replication.catch_up import CatchUp
 from ottla.broker.replication.controller_orders import ControllerOrders
-from ottla.broker.replication.order_epochs import OrderEpochs
+from ottla.broker.replication.order_epochs import OrderEpochs, stored_controller_epoch
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.replication.stale_logs import StaleLogs
 from ottla.client.connection import Connection
@@ -31,9 +32,14 @@ from ottla.coordinator.producer_ids import ProducerIds
 from ottla.coordinator.transactions.parts import PeerAccess, transaction_parts
 from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode
-from ottla.process.settings import StartError, control_listener, controller_config
+from ottla.process.settings import StartError, controller_config
 from ottla.process.tuning import share_for_segments
-from ottla.security.setup import make_authorizer, peer_credentials
+from ottla.security.setup import (
+    make_authorizer,
+    make_scram_users,
+    make_tokens,
+    peer_credentials,
+)
 from ottla.storage.manager.log_manager import MAX_OPEN_FILES, LogManager
 
 if TYPE_CHECKING:
@@ -83,11 +89,11 @@ class NodeParts:
             max_open_files=share_for_segments(MAX_OPEN_FILES),
             owners_are_known=False,
         )
-        self.control_credentials = peer_credentials(config, control_listener(config))
+        self.control_credentials = peer_credentials(config, config.control_listener)
         self.channel = ControllerChannel(
-            runtime.network, cache, control_listener(config), broker_id, self.control_credentials
+            runtime.network, cache, config.control_listener, broker_id, self.control_credentials
         )
-        epochs = OrderEpochs()
+        epochs = OrderEpochs(ask_store=stored_controller_epoch(store))
         self.alter_isr = AlterIsrManager(self.channel, broker_id, lambda: epochs.broker_epoch)
         self.metrics = metrics_of(config, self.alter_isr, lambda: self.replica_manager)
         self.replica_manager = ReplicaManager(
@@ -126,14 +132,20 @@ class NodeParts:
         self.mutation_quotas = MutationQuotas(runtime.clock, config, cache)
         self.client_quotas = ClientQuotas(runtime.clock, config)
         self.connection_rates = ConnectionRates(config)
-        self.config_changes = ConfigChanges(
-            store,
-            runtime.clock,
+        # These two are None where nobody has to say who connects.
+        self.delegation_tokens = make_tokens(config, runtime, store)
+        self.scram_users = make_scram_users(config, self.delegation_tokens)
+        self.config_changes = self._config_changes(broker_id)
+        self.services = self._join(broker_id, cluster_id, cache)
+
+    def _config_changes(self, broker_id: int) -> ConfigChanges:
+        return ConfigChanges(
+            self._store,
+            self._process.runtime.clock,
             self._take_topic_config,
-            LiveConfig(config, broker_id, self._take_broker_config),
+            LiveConfig(self._process.config, broker_id, self._take_broker_config),
             self._take_quota,
         )
-        self.services = self._join(broker_id, cluster_id, cache)
 
     def _fetch_service(self, cache: MetadataCache) -> FetchService:
         replicas = self.replica_manager
@@ -168,7 +180,9 @@ class NodeParts:
             marker_writes=self.transactions.marker_writes,
             topic_settings=self.topic_settings,
             mutation_quotas=self.mutation_quotas,
+            listener_roles=listener_roles(config),
             authorizer=make_authorizer(config, runtime, store),
+            delegation_tokens=self.delegation_tokens,
             client_quotas=self.client_quotas,
             request_metrics=None if self.metrics is None else self.metrics.requests,
         )
@@ -196,6 +210,8 @@ class NodeParts:
         await self.mutation_quotas.take(self._store, entity_path)
         await self.client_quotas.take(self._store, entity_path)
         await self.connection_rates.take(self._store, entity_path)
+        if self.scram_users is not None:
+            await self.scram_users.take(self._store, entity_path)
 
     def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
         # The controller's broker need not host the topic (TopicConfigHandler).

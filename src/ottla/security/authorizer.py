@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.bounds.repeated_lines import RepeatedLines
+from ottla.bounds.turns import Turns
 from ottla.config.definitions import ConfigError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.acl_znodes import (
@@ -33,6 +35,7 @@ from ottla.metadata.store import (
     NoNodeError,
     StoreError,
 )
+from ottla.metadata.znodes import MAX_ZNODE_BYTES
 from ottla.security.acls import NO_ENTRIES, AclFilter, AclTable
 
 if TYPE_CHECKING:
@@ -100,6 +103,8 @@ class AclAuthorizer:
         self, runtime: Runtime, store: MetadataStore, settings: AuthorizerSettings
     ) -> None:
         self._random = runtime.random
+        self._turns = Turns()
+        self._refusals = RepeatedLines(audit_log, runtime.clock)
         self._store = store
         self._settings = settings
         self._table = AclTable()
@@ -211,19 +216,11 @@ class AclAuthorizer:
         else:
             level = logging.INFO if log_denied else _TRACE
         if audit_log.isEnabledFor(level):
-            audit_log.log(
-                level,
-                "Principal = %s is %s Operation = %s from host = %s on resource = %s:LITERAL:%s "
-                "for request = %s with resourceRefCount = %d",
-                principal,
-                "Allowed" if allowed else "Denied",
-                stored_name(operation),
-                host,
-                stored_name(resource_type),
-                name,
-                request,
-                references,
-            )
+            line = _decision_line(key, allowed, request, references)
+            if allowed:
+                audit_log.log(level, *line)
+            else:
+                self._refusals.log(level, principal, (operation, resource_type, name), *line)
         return allowed
 
     def authorize_on_any(
@@ -289,7 +286,7 @@ class AclAuthorizer:
         # A pattern that another broker has just made may be named without being known here.
         named = (f.only_pattern for f in filters)
         patterns += [pattern for pattern in named if pattern is not None]
-        for pattern in dict.fromkeys(patterns):
+        async for pattern in self._turns.each(dict.fromkeys(patterns)):
             matching = [i for i, each in enumerate(filters) if each.matches_pattern(pattern)]
             if not matching:
                 continue
@@ -351,10 +348,10 @@ class AclAuthorizer:
                 if not wanted:
                     await self._store.delete(path, -1 if version is None else version)
                 elif version is None:
-                    await self._store.create(path, AclZnode.encode(wanted))
+                    await self._store.create(path, _encoded(pattern, wanted))
                     new_version = 0
                 else:
-                    stat = await self._store.set(path, AclZnode.encode(wanted), version)
+                    stat = await self._store.set(path, _encoded(pattern, wanted), version)
                     new_version = stat.version
             except (BadVersionError, NodeExistsError, NoNodeError):
                 await asyncio.sleep(self._random.randint(*_WRITE_PAUSE_MS) / 1000)
@@ -365,6 +362,36 @@ class AclAuthorizer:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to update ACLs for {_shown(pattern)}"
         )
+
+
+def _encoded(pattern: ResourcePattern, entries: Collection[AclEntry]) -> bytes:
+    data = AclZnode.encode(frozenset(entries))
+    if len(data) > MAX_ZNODE_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"The ACLs of {_shown(pattern)} have {len(data)} bytes together, at most "
+            f"{MAX_ZNODE_BYTES} can be stored.",
+        )
+    return data
+
+
+def _decision_line(
+    key: _Decision, allowed: bool, request: str, references: int
+) -> tuple[str, *tuple[str | int | None, ...]]:
+    """A line of the audit log and its arguments."""
+    principal, host, operation, resource_type, name = key
+    return (
+        "Principal = %s is %s Operation = %s from host = %s on resource = %s:LITERAL:%s "
+        "for request = %s with resourceRefCount = %d",
+        principal,
+        "Allowed" if allowed else "Denied",
+        stored_name(operation),
+        host,
+        stored_name(resource_type),
+        name,
+        request,
+        references,
+    )
 
 
 def _shown(pattern: ResourcePattern) -> str:

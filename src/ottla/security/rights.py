@@ -14,6 +14,7 @@ from ottla.metadata.acl_znodes import Operation, ResourceType
 from ottla.security.acls import CLUSTER_NAME, SUPPORTED_OPERATIONS, operation_bits
 
 if TYPE_CHECKING:
+    from ottla.bounds.turns import Turns
     from ottla.security.authorizer import AclAuthorizer
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "allowed_on_cluster",
     "authorized_operations",
     "cluster_operations",
+    "refused_in_turns",
     "refused_names",
     "require_cluster",
     "require_group",
@@ -52,6 +54,10 @@ class Requester(Protocol):
 
     @property
     def authorizer(self) -> AclAuthorizer | None: ...
+
+    @property
+    def turns(self) -> Turns:
+        """Of the event loop: who asks decides how much there is to decide."""
 
 
 def allowed(
@@ -124,6 +130,24 @@ def refused_names(
         for name in dict.fromkeys(names)
         if not allowed(requester, operation, resource_type, name, log_denied=log_denied)
     )
+
+
+async def refused_in_turns(
+    requester: Requester,
+    operation: Operation,
+    resource_type: ResourceType,
+    names: Iterable[str],
+    *,
+    log_denied: bool = True,
+) -> Collection[str]:
+    """The same, with others having their turn in between."""
+    if requester.authorizer is None:
+        return _NOBODY
+    return {
+        name: None
+        async for name in requester.turns.each(dict.fromkeys(names))
+        if not allowed(requester, operation, resource_type, name, log_denied=log_denied)
+    }
 
 
 def authorized_operations(requester: Requester, resource_type: ResourceType, name: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from ottla.client.cluster import parse_bootstrap
 from ottla.client.settings import AdminConfig
 from ottla.config.definitions import ConfigError, nearest_name
-from ottla.security.sasl import PlainCredentials
+from ottla.security.sasl.exchange import Credentials
 from ottla.spark.errors import OptionError
 from ottla.wire.compression import CODEC_NAMES
 
@@ -85,7 +85,7 @@ class Connect:
 
     bootstrap: str
     client_id: str = "ottla-spark"
-    credentials: PlainCredentials | None = None
+    credentials: Credentials | None = None
     timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
 
 

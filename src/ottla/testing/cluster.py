@@ -24,8 +24,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from ottla.config.definitions import format_properties
 from ottla.errors import OttlaError
-from ottla.process.data_folder import config_path, pid_path
+from ottla.process.data_folder import config_path, pid_path, write_private
 from ottla.process.up_options import HOST, UpOptions, broker_properties
 from ottla.testing.running import Running
 
@@ -174,9 +175,11 @@ class Cluster(_ClusterBase):
         future.result(timeout_s)
 
     async def _start_all(self) -> None:
+        from ottla.process import store_identity
         from ottla.runtime import system_runtime
         from ottla.zk.server.server import ZooKeeperServer
 
+        store_identity.prepare(self.options)
         self._store = ZooKeeperServer(
             system_runtime(),
             self.options.data / "store",
@@ -185,6 +188,7 @@ class Cluster(_ClusterBase):
             fsync=False,  # a test's metadata need not survive a power cut
         )
         await self._store.start()
+        await store_identity.protect(self.options, self._store.engine)
         await asyncio.gather(*(self._start_node(i) for i in range(self.options.brokers)))
 
     async def _start_node(self, broker_id: int) -> None:
@@ -214,8 +218,11 @@ class ProcessCluster(_ClusterBase):
         command += ["--brokers", str(self.options.brokers), "--port", str(self.options.port)]
         command += ["--zookeeper-port", str(self.options.zookeeper_port)]
         command += ["--data", str(self.options.data)]
-        for key, value in self.options.overrides.items():
-            command += ["--set", f"{key}={value}"]
+        # Passwords among them do not belong on a command line.
+        settings = self.options.data / "cluster.properties"
+        self.options.data.mkdir(parents=True, exist_ok=True)
+        write_private(settings, format_properties(self.options.overrides))
+        command += ["--config", str(settings)]
         self._restarted: dict[int, subprocess.Popen[bytes]] = {}
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in stop
         self._process = subprocess.Popen(

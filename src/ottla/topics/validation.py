@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.znodes import MAX_ZNODE_BYTES
 from ottla.topics import names
 from ottla.topics.assignment import AdminOperationError, BrokerMetadata, assign_replicas
 from ottla.topics.configs import validate_topic_configs
@@ -21,6 +22,11 @@ NO_NUMBER = -1
 # A znode holds about 70,000 partitions at ZooKeeper's default limit. Kafka 2.8 has no bound of
 # its own and would try to place 2^31 - 1 of them.
 MAX_PARTITIONS = 200_000
+# New partitions of one CreateTopics or CreatePartitions request, as in Kafka 4.0 (KAFKA-17870).
+# Kafka 2.8 has no bound, and a few bytes keep its controller busy until its session is over.
+MAX_PARTITIONS_PER_REQUEST = 10_000
+# Of a file or folder, on all file systems that matter; a log's folder is `<topic>-<partition>`.
+_MAX_FOLDER_NAME_LENGTH = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,7 @@ def check_new_topic(
     """AdminZkClient.validateTopicCreate: what holds for every topic, however it is made."""
     _check_name(name, existing_topics)
     _check_assignment(assignment)
+    _check_folder_names(name, assignment)
     validate_topic_configs(configs)
 
 
@@ -124,6 +131,34 @@ def _check_request(request: CreationRequest, cached_topics: Collection[str]) -> 
             ErrorCode.INVALID_REQUEST,
             "Both numPartitions or replicationFactor and replicasAssignments were set. Both "
             "cannot be used at the same time.",
+        )
+
+
+def check_total(partitions: int) -> None:
+    """The new partitions of all topics of a request; raises POLICY_VIOLATION as Kafka 4.0 does."""
+    if partitions > MAX_PARTITIONS_PER_REQUEST:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        )
+
+
+def check_stored_size(name: str, size: int) -> None:
+    """What is to be stored for a topic; Kafka 2.8 tries, loses its session, and tries again."""
+    if size > MAX_ZNODE_BYTES:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Topic '{name}' is too large to be stored: {size} bytes, at most {MAX_ZNODE_BYTES}.",
+        )
+
+
+def _check_folder_names(name: str, partitions: Collection[int]) -> None:
+    """Kafka allows names of 249 characters, which leaves room for 100,000 partitions."""
+    longest = f"{name}-{max(partitions, default=0)}"
+    if len(longest) > _MAX_FOLDER_NAME_LENGTH:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic '{name}' has too long a name for {len(partitions)} partitions: their folders "
+            f"would have names of {len(longest)} characters, at most {_MAX_FOLDER_NAME_LENGTH}.",
         )
 
 
@@ -206,8 +241,11 @@ def plan_expansion(
     if request.assignments is not None:
         proposed = _proposed(request, len(existing), {broker.id for broker in brokers})
         _check_proposed(proposed, len(_first_partition(request.name, existing)))
+        _check_folder_names(request.name, proposed)
         return proposed
-    return _place_new_partitions(request.name, request.count, existing, brokers, random)
+    placed = _place_new_partitions(request.name, request.count, existing, brokers, random)
+    _check_folder_names(request.name, placed)
+    return placed
 
 
 def plan_direct_expansion(

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, ClassVar, Self
 
 from ottla.wire.decoder import generate_decoder
 from ottla.wire.encoder import generate_encoder
-from ottla.wire.primitives import Buffer, UnsupportedVersion, WireError
+from ottla.wire.primitives import Buffer, TooLarge, UnsupportedVersion, WireError
 from ottla.wire.schema import Field, MessageSchema
 from ottla.wire.source import default_literal
 
-__all__ = ["Message", "Struct", "UnsupportedVersion", "WireError", "build_message_class"]
+__all__ = [
+    "Message",
+    "Struct",
+    "TooLarge",
+    "UnsupportedVersion",
+    "WireError",
+    "build_message_class",
+]
 
 _UNSET: Any = object()
 # What a wrong value in a message raises inside a generated encoder.
@@ -59,6 +66,8 @@ class Message(Struct):
     _has_records: ClassVar[bool]
     _encoders: ClassVar[dict[int, Callable[..., bytearray]]]
     _decoders: ClassVar[dict[int, Callable[..., tuple[Any, int]]]]
+    _encoders_in_turns: ClassVar[dict[int, Callable[..., Any]]]
+    _decoders_in_turns: ClassVar[dict[int, Callable[..., Any]]]
 
     def encode(self, version: int) -> bytes:
         """The message's bytes in a version, without any header."""
@@ -81,6 +90,23 @@ class Message(Struct):
             name = type(self).__name__
             raise WireError(f"cannot encode {name} version {version}: {error}") from error
 
+    def encode_in_turns(
+        self, version: int, start: bytearray, out: list[Any], max_bytes: int
+    ) -> Generator[None, None, bytearray]:
+        """As `encode_after`, but may be left at every `yield`; raises TooLarge where the bytes
+        become more than `max_bytes`."""
+        encoder = self._encoders_in_turns.get(version)
+        if encoder is None:
+            self._check_version(version)
+            encoder = generate_encoder(self.SCHEMA, version, in_turns=True)
+            self._encoders_in_turns[version] = encoder
+        try:
+            encoded: bytearray = yield from encoder(self, start, out, max_bytes)
+        except _ENCODE_FAILURES as error:
+            name = type(self).__name__
+            raise WireError(f"cannot encode {name} version {version}: {error}") from error
+        return encoded
+
     @classmethod
     def decode(cls, buffer: Buffer, version: int, offset: int = 0) -> tuple[Self, int]:
         """The message at an offset of a buffer and the position after it."""
@@ -96,6 +122,26 @@ class Message(Struct):
             return decoder(buffer, offset, len(buffer))
         except _DECODE_FAILURES as error:
             raise WireError(f"not a {cls.__name__} version {version}: {error}") from error
+
+    @classmethod
+    def decode_in_turns(
+        cls, buffer: Buffer, version: int, offset: int, max_entries: int
+    ) -> Generator[None, None, tuple[Self, int]]:
+        """As `decode`, but may be left at every `yield`; raises TooLarge where the arrays of the
+        message have more than `max_entries` elements in all."""
+        decoder = cls._decoders_in_turns.get(version)
+        if decoder is None:
+            cls._check_version(version)
+            classes = {**cls._structs, cls.__name__: cls}
+            decoder = cls._decoders_in_turns[version] = generate_decoder(
+                cls.SCHEMA, version, classes, cls._has_records, in_turns=True
+            )
+        view: Buffer = memoryview(buffer) if cls._has_records else bytes(buffer)
+        try:
+            decoded: tuple[Self, int] = yield from decoder(view, offset, len(view), max_entries)
+        except _DECODE_FAILURES as error:
+            raise WireError(f"not a {cls.__name__} version {version}: {error}") from error
+        return decoded
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
@@ -141,6 +187,8 @@ def build_message_class(schema: MessageSchema, module: str) -> type[Message]:
         "_has_records": _has_records(schema),
         "_encoders": {},
         "_decoders": {},
+        "_encoders_in_turns": {},
+        "_decoders_in_turns": {},
     }
     return _build_class(
         schema.name, schema.name, module, schema.fields, structs, schema, Message, attributes

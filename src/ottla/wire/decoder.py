@@ -3,6 +3,10 @@
 The generated function is `function(b, p, end) -> (message, position)`. Every length and count is
 held against the bytes left before anything is allocated for it. Reading past the end shows as
 IndexError or struct.error, which `Message.decode` turns into WireError.
+
+In turns it is a generator, `function(b, p, end, limit)`, that yields after every 64 elements of an
+array and refuses a message with more than `limit` elements of arrays in all, eight numbers being
+one of them.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ _CONSTANTS: dict[str, Any] = {
     "skip_tags": primitives.skip_tags,
     "check_tag_count": primitives.check_tag_count,
     "bad_length": primitives.bad_length,
+    "too_many_entries": primitives.too_many_entries,
     "bad_tag_size": primitives.bad_tag_size,
     "bad_value": primitives.bad_value,
     "unpack_long_array": primitives.unpack_long_array,
@@ -29,23 +34,37 @@ _CONSTANTS: dict[str, Any] = {
 
 
 def generate_decoder(
-    schema: MessageSchema, version: int, classes: dict[str, type], takes_view: bool
-) -> Callable[..., tuple[Any, int]]:
+    schema: MessageSchema,
+    version: int,
+    classes: dict[str, type],
+    takes_view: bool,
+    *,
+    in_turns: bool = False,
+) -> Callable[..., Any]:
     """The compiled decoder; `classes` has the class of the message and of each struct by name."""
-    reader = _DecoderWriter(schema, version, classes, takes_view)
+    reader = _DecoderWriter(schema, version, classes, takes_view, in_turns)
+    if in_turns:
+        reader.source.line("k = 0")
+        reader.source.line("if False: yield")  # a message without arrays is a generator as well
     reader.read_struct(schema.name, schema.fields, "m", schema.name)
     reader.flush()
     reader.source.line("return m, p")
-    return reader.source.compile("(b, p, end)")
+    return reader.source.compile("(b, p, end, limit)" if in_turns else "(b, p, end)")
 
 
 class _DecoderWriter:
     """Writes the source of one decoder, field by field; `flush` reads neighbours at once."""
 
     def __init__(
-        self, schema: MessageSchema, version: int, classes: dict[str, type], takes_view: bool
+        self,
+        schema: MessageSchema,
+        version: int,
+        classes: dict[str, type],
+        takes_view: bool,
+        in_turns: bool,
     ) -> None:
         self.source = Source(schema, version, _CONSTANTS)
+        self._in_turns = in_turns
         self._version = version
         self._structs = schema.structs
         self._classes = classes
@@ -181,6 +200,11 @@ class _DecoderWriter:
         minimum = minimal_element_size(self.source, field)
         with self.source.block(f"if n < 0 or n * {minimum} > end - p:"):
             self.source.line(f"bad_length({path!r}, n, end - p)")
+        if self._in_turns:
+            # A number takes much less memory than a struct or a string.
+            is_number = field.element in FIXED_FORMATS and field.element != "uuid"
+            self.source.line("k += n >> 3" if is_number else "k += n")
+            self.source.line(f"if k > limit: too_many_entries({path!r}, limit)")
         element = field.element
         if element in FIXED_FORMATS and element != "uuid":
             self._read_numbers(FIXED_FORMATS[element], target)
@@ -194,6 +218,8 @@ class _DecoderWriter:
                 self._read_field(Field(field.name, element, field.versions), item, path)
             self.flush()
             self.source.line(f"{array}.append({item})")
+            if self._in_turns:
+                self.source.line(f"if not len({array}) & 63: yield")
 
     def _read_numbers(self, letter: str, target: str) -> None:
         unpackers = primitives.int_array_unpackers(letter)

@@ -3,6 +3,9 @@
 The generated function is `function(m, o, out) -> o`: it appends to the bytearray `o`; records from
 1 kB on go to `out` uncopied, after the bytes before them, and a new bytearray is begun. All structs
 are written inline, and neighbouring fixed-size fields in one `struct` call.
+
+In turns it is a generator, `function(m, o, out, limit)`, that yields after every 64 elements of
+arrays and refuses a message whose bytes in `o` become more than `limit`.
 """
 
 from __future__ import annotations
@@ -23,25 +26,33 @@ _CONSTANTS: dict[str, Any] = {
     "uvarint_bytes": primitives.uvarint_bytes,
     "unsupported_field": primitives.unsupported_field,
     "bad_value": primitives.bad_value,
+    "error_text": primitives.error_text,
+    "too_many_bytes": primitives.too_many_bytes,
 }
 _NULL_CLASSIC_STRING = r"b'\xff\xff'"
 _NULL_CLASSIC_LENGTH = r"b'\xff\xff\xff\xff'"
 
 
-def generate_encoder(schema: MessageSchema, version: int) -> Callable[..., bytearray]:
+def generate_encoder(
+    schema: MessageSchema, version: int, *, in_turns: bool = False
+) -> Callable[..., Any]:
     """The compiled encoder of a message's version."""
-    writer = _EncoderWriter(schema, version)
+    writer = _EncoderWriter(schema, version, in_turns)
+    if in_turns:
+        writer.source.line("k = 0")
+        writer.source.line("if False: yield")  # a message without arrays is a generator as well
     writer.write_fields(schema.fields, "m", schema.name)
     writer.flush()
     writer.source.line("return o")
-    return writer.source.compile("(m, o, out)")
+    return writer.source.compile("(m, o, out, limit)" if in_turns else "(m, o, out)")
 
 
 class _EncoderWriter:
     """Writes the source of one encoder, field by field; `flush` puts neighbours into one pack."""
 
-    def __init__(self, schema: MessageSchema, version: int) -> None:
+    def __init__(self, schema: MessageSchema, version: int, in_turns: bool) -> None:
         self.source = Source(schema, version, _CONSTANTS)
+        self._in_turns = in_turns
         self._version = version
         self._structs = schema.structs
         self._out = "o"
@@ -176,7 +187,8 @@ class _EncoderWriter:
             self.source.line(f"{self._out} += compact_length({path!r}, n, {limit})")
 
     def _write_string(self, value: str, path: str, compact: bool) -> None:
-        self.source.line(f"b = {value}.encode()")
+        is_error = path.endswith(".error_message")
+        self.source.line(f"b = error_text({value})" if is_error else f"b = {value}.encode()")
         self._write_length("len(b)", path, compact, "h", MAX_STRING_BYTES)
         self.source.line(f"{self._out} += b")
 
@@ -205,6 +217,10 @@ class _EncoderWriter:
                 plain = Field(field.name, element, field.versions)
                 self._write_field(plain, item, path)
             self.flush()
+            if self._in_turns:
+                self.source.line("if len(o) > limit: too_many_bytes(limit)")
+                self.source.line("k += 1")
+                self.source.line("if not k & 63: yield")
             self.source.line("pass")
 
     def _write_numbers(self, letter: str, value: str, path: str, compact: bool) -> None:

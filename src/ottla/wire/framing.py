@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -113,15 +114,32 @@ def encode_request(
 
 def encode_response(message: Message, version: int, correlation_id: int) -> Chunks:
     """A whole response frame."""
+    return _frame(message, version, _response_start(message, version, correlation_id))
+
+
+def encode_response_in_turns(
+    message: Message, version: int, correlation_id: int, max_bytes: int
+) -> Generator[None, None, Chunks]:
+    """The same, but may be left at every `yield`; raises TooLarge beyond `max_bytes`."""
+    start = _response_start(message, version, correlation_id)
+    chunks: Chunks = []
+    last = yield from message.encode_in_turns(version, start, chunks, max_bytes)
+    return _with_length(start, chunks, last)
+
+
+def _response_start(message: Message, version: int, correlation_id: int) -> bytearray:
     start = bytearray(_FRAMED_RESPONSE_HEAD.pack(0, correlation_id))
     if response_header_version(message.API_KEY, version) == 1:
         start.append(0)
-    return _frame(message, version, start)
+    return start
 
 
 def _frame(message: Message, version: int, start: bytearray) -> Chunks:
     chunks: Chunks = []
-    last = message.encode_after(version, start, chunks)
+    return _with_length(start, chunks, message.encode_after(version, start, chunks))
+
+
+def _with_length(start: bytearray, chunks: Chunks, last: bytearray) -> Chunks:
     if last:
         chunks.append(memoryview(last))
     size = sum(map(len, chunks)) - _LENGTH_BYTES

@@ -42,6 +42,10 @@ class UnsupportedVersion(WireError):
     """A version that the schema does not know, or a field that the version does not carry."""
 
 
+class TooLarge(WireError):
+    """A message with more entries or bytes than whoever reads or writes it allows."""
+
+
 def uvarint_bytes(value: int) -> bytes:
     """An unsigned varint, least significant group first."""
     out = bytearray()
@@ -97,6 +101,14 @@ def bad_length(field: str, length: int, bytes_left: int) -> NoReturn:
     raise WireError(f"{field} has length {length} with {bytes_left} bytes left")
 
 
+def too_many_entries(field: str, limit: int) -> NoReturn:
+    raise TooLarge(f"it has more than {limit} entries, counted up to {field}")
+
+
+def too_many_bytes(limit: int) -> NoReturn:
+    raise TooLarge(f"it has more than {limit} bytes")
+
+
 def bad_tag_size(field: str) -> NoReturn:
     raise WireError(f"the size of tagged field {field} does not fit its content")
 
@@ -107,6 +119,15 @@ def bad_value(field: str, what: str) -> NoReturn:
 
 def unsupported_field(field: str, version: int) -> NoReturn:
     raise UnsupportedVersion(f"{field} is set, but version {version} does not carry it")
+
+
+def error_text(text: str) -> bytes:
+    """An error message as bytes. One that repeats what a client sent may be longer than a string
+    can be; its beginning says enough."""
+    raw = text.encode()
+    if len(raw) <= MAX_STRING_BYTES:
+        return raw
+    return raw[:MAX_STRING_BYTES].decode(errors="ignore").encode()
 
 
 def compact_length(field: str, length: int, limit: int) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.bounds.turns import Turns
 from ottla.broker.context.request import RequestContext
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.replication.order_epochs import OrderEpochs
@@ -79,6 +80,7 @@ def context(
         "metadata_cache": cache or MetadataCache(),
         "cluster_id": "cluster",
         "broker_id": 1,
+        "turns": Turns(),
         "orders": SimpleNamespace(epochs=OrderEpochs(), log=OrderLog(1)),
     }
     known.update(services)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from ottla.bounds.turns import Turns
+from ottla.broker.context.listener_roles import ListenerRoles
 from ottla.broker.context.request import RequestContext
 from ottla.broker.fetching.service import FetchService
 from ottla.broker.handlers import fetch, leader_and_isr, list_offsets
@@ -127,10 +129,12 @@ class Broker:
             broker_id=broker_id,
             metadata_cache=self.cache,
             client_quotas=None,
+            turns=Turns(),
             topic_settings=SameTopicSettings(),
             replica_manager=self.manager,
             fetches=self.fetches,
             orders=self.orders,
+            listener_roles=ListenerRoles(),
         )
 
     async def start(self) -> None:

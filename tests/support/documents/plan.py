@@ -90,6 +90,8 @@ PLANS: Mapping[str, PagePlan] = {
         stays={
             **UP,
             "ottla zookeeper --data other-store --port 2182": "ls other-store/*",
+            "ottla zookeeper --data third-store --port 2183 --max-client-cnxns 200"
+            " --4lw-commands-whitelist '*'": "ls third-store/*",
             FOLLOW: "true",
             "ottla zk watch /brokers -R --new": "true",
         },
@@ -153,6 +155,9 @@ PLANS: Mapping[str, PagePlan] = {
             " --resource-pattern-type prefixed": (
                 _ELSEWHERE + "tests/peers/test_security_kafka_acls.py"
             ),
+            "ottla delegation-tokens --bootstrap-server 10.0.0.1:9092 --command-config"
+            " alice.properties --create --max-life-time-period -1 --renewer-principal"
+            " User:scheduler": _ELSEWHERE + "tests/integration/test_security_tokens.py",
         },
         stays={"ottla zookeeper --super-digest-file super.digest": "ls ottla-data/store/*"},
     ),

@@ -22,6 +22,12 @@ PLACES = {
 }  # fmt: skip
 OWN_NAMES = {
     "ottla.lifecycle.topic.enable", "ottla.metrics.hosts", "ottla.metrics.port",
+    "ottla.records.validate", "ottla.zookeeper.digest.file",
+    # Kafka 3.1's.
+    "sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.url", "sasl.oauthbearer.sub.claim.name",
+    "sasl.oauthbearer.token.endpoint.url",
     "ottla.scheduling.batch.enable",
 }  # fmt: skip
 # Finite here (ADR 37).

@@ -207,3 +207,18 @@ async def test_the_audit_log(engine: Engine, caplog: pytest.LogCaptureFixture) -
         ("INFO", f"Principal = User:a is Denied Operation = Write {tail}"),
     ]
     await authorizer.stop()
+
+
+async def test_refusals_of_one_kind_do_not_fill_the_audit_log(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    authorizer = make(engine)
+
+    def is_allowed(principal: str, name: str) -> bool:
+        return authorizer.authorize(principal, "h", Operation.READ, TOPIC, name, request="Test")
+
+    with caplog.at_level(logging.INFO, "kafka.authorizer.logger"):
+        assert not any(is_allowed("User:eve", "t") for _ in range(1000))
+        assert not any(is_allowed("User:mallory", f"t{number}") for number in range(1000))
+    assert len([line for line in caplog.messages if "User:eve" in line]) == 5
+    assert len([line for line in caplog.messages if "User:mallory" in line]) == 100

@@ -8,7 +8,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import ConfigError
 from ottla.security.authorizer import authorizer_settings
 from ottla.security.listeners import broker_credentials, check_security, sasl_settings
-from ottla.security.sasl import PlainCredentials
+from ottla.security.sasl.plain import PlainCredentials
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 BASE = {

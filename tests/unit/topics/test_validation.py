@@ -14,6 +14,8 @@ from ottla.topics.validation import (
     CreationPlan,
     CreationRequest,
     ExpansionRequest,
+    check_stored_size,
+    check_total,
     plan_creation,
     plan_expansion,
 )
@@ -282,3 +284,33 @@ def test_expansion_errors(
     request_: ExpansionRequest, given: dict[str, Any], code: ErrorCode, text: str | None
 ) -> None:
     assert failure(lambda: expand(request_, **given)) == (code, text)
+
+
+def test_a_request_makes_at_most_10_000_partitions() -> None:
+    check_total(10_000)
+    assert failure(lambda: check_total(10_001)) == (
+        ErrorCode.POLICY_VIOLATION,
+        "Excessively large number of partitions per request.",
+    )
+
+
+def test_what_does_not_fit_a_znode_is_refused() -> None:
+    check_stored_size("t", 1_000_000)
+    code, text = failure(lambda: check_stored_size("t", 1_000_001))
+    assert code is ErrorCode.POLICY_VIOLATION
+    assert text == "Topic 't' is too large to be stored: 1000001 bytes, at most 1000000."
+
+
+def test_the_longest_name_leaves_room_for_100_000_partitions() -> None:
+    name = "n" * 249
+    assert create(CreationRequest(name, partitions=100_000)).partitions == 100_000
+    code, text = failure(lambda: create(CreationRequest(name, partitions=100_001)))
+    assert code is ErrorCode.INVALID_PARTITIONS
+    assert text is not None and "names of 256 characters, at most 255" in text
+    assert create(CreationRequest("n" * 248, partitions=100_001)).partitions == 100_001
+    existing = {partition: [1] for partition in range(100_000)}
+    code, _ = failure(lambda: expand(ExpansionRequest(name, 100_001), existing=existing))
+    assert code is ErrorCode.INVALID_PARTITIONS
+    one_more = ExpansionRequest(name, 100_001, [[1]])
+    code, _ = failure(lambda: expand(one_more, existing=existing))
+    assert code is ErrorCode.INVALID_PARTITIONS

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, cast
 
+from ottla.bounds.turns import Turns
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import StoreError
 from ottla.topics import names
+from ottla.topics.validation import MAX_PARTITIONS_PER_REQUEST
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -104,6 +107,7 @@ class AutomaticTopics:
         self._controller = controller
         self._controller_client = controller_client
         self._create_topics = create_topics
+        self._turns = Turns()
         self._stored_topics = stored_topics
         # Topics whose creation this broker asked for and has not heard the end of.
         self._being_created: set[str] = set()
@@ -120,9 +124,10 @@ class AutomaticTopics:
             name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if is_legal(name)
             else ErrorCode.INVALID_TOPIC_EXCEPTION
-            for name in topics
+            async for name in self._turns.each(topics)
         }
-        legal = [name for name in topics if is_legal(name)]
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        legal = [name for name, code in codes.items() if code is unknown]
         unheard_of = await self._stored_but_unheard_of(legal)
         codes.update(dict.fromkeys(unheard_of, ErrorCode.LEADER_NOT_AVAILABLE))
         if create and self._config.boolean("auto.create.topics.enable"):
@@ -159,7 +164,8 @@ class AutomaticTopics:
         new = [name for name in topics if name not in self._being_created][:room]
         if not new:
             return {}
-        wanted = [automatic_topic(self._config, name) for name in new]
+        wanted = _within_bound([automatic_topic(self._config, name) for name in new])
+        new = [topic.name for topic in wanted]
         self._being_created.update(new)
         if not self._controller.is_active:
             loop = asyncio.get_running_loop()
@@ -241,6 +247,18 @@ class AutomaticTopics:
         for task in tuple(self._requests):
             task.cancel()
         await asyncio.gather(*self._requests, return_exceptions=True)
+
+
+def _within_bound(
+    topics: list[m.CreateTopicsRequest.CreatableTopic],
+) -> list[m.CreateTopicsRequest.CreatableTopic]:
+    """As many as one request may ask for; those who asked for the others ask again."""
+    totals = accumulate(topic.num_partitions for topic in topics)
+    return [
+        topic
+        for topic, total in zip(topics, totals, strict=True)
+        if total <= MAX_PARTITIONS_PER_REQUEST
+    ]
 
 
 def _log_creations(topics: Sequence[m.CreateTopicsRequest.CreatableTopic]) -> None:

@@ -7,9 +7,11 @@ it again (`config_changes.py`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ottla.bounds import batches
 from ottla.broker.admin.topics import as_api_error, duplicates
 from ottla.config.definitions import ConfigType, to_text
 from ottla.config.resources import ConfigOperation, ResourceType
@@ -25,6 +27,7 @@ from ottla.metadata.store import (
     SetData,
 )
 from ottla.security import rights
+from ottla.wire.primitives import MAX_STRING_BYTES
 
 if TYPE_CHECKING:
     from ottla.config.definitions import ConfigDef
@@ -125,10 +128,17 @@ def _list_change(present: str | None, change: Change, definition: ConfigDef) -> 
     if operation is ConfigOperation.APPEND:
         items += given
     else:
-        for item in given:
-            if item in items:
-                items.remove(item)
+        # Each takes away the first that is like it, in one pass: both lists may be long.
+        left = Counter(given)
+        items = [item for item in items if not _take(left, item)]
     return ",".join(items)
+
+
+def _take(left: Counter[str], item: str) -> bool:
+    if not left[item]:
+        return False
+    left[item] -= 1
+    return True
 
 
 async def store_with_note(
@@ -145,6 +155,7 @@ async def store_with_note(
     nobody hears of. Here it is one. The result of the `condition` comes first.
     """
     path, data = znodes.ConfigZnode.path(kind, entity), znodes.ConfigZnode.encode(configs)
+    _check_size(configs, data)
     change = znodes.ConfigChangeZnode.encode(znodes.ConfigChange(f"{kind}/{entity}"))
     note = Create(znodes.ConfigChangeZnode.path(), change, CreateMode.PERSISTENT_SEQUENTIAL)
     conditions = [] if condition is None else [condition]
@@ -156,6 +167,18 @@ async def store_with_note(
     return results
 
 
+def _check_size(configs: Mapping[str, str], data: bytes) -> None:
+    """What can neither be stored nor be shown again is refused. List configs grow by every APPEND;
+    Kafka 2.8 has no bound, and fails to answer DescribeConfigs from then on."""
+    long = [name for name, value in configs.items() if len(value.encode()) > MAX_STRING_BYTES]
+    if long:
+        raise invalid_request(f"The value of {long[0]} is longer than {MAX_STRING_BYTES} bytes.")
+    if len(data) > znodes.MAX_ZNODE_BYTES:
+        raise invalid_request(
+            f"The configs have {len(data)} bytes together, at most {znodes.MAX_ZNODE_BYTES}."
+        )
+
+
 def raise_failure(results: list[OpResult]) -> None:
     """The cause of a multi that was not done."""
     for result in results:
@@ -165,13 +188,14 @@ def raise_failure(results: list[OpResult]) -> None:
 
 async def alter_each(
     requester: rights.Requester,
-    resources: Iterable[Any],
+    resources: Sequence[Any],
     result_type: Callable[..., _Result],
     alter: Callable[[Any], Awaitable[None]],
 ) -> list[_Result]:
     """Alters each resource that the client may alter; what fails is told in its own result."""
+    batches.check_changes(len(resources))
     results = []
-    for resource in resources:
+    async for resource in requester.turns.each(resources):
         kind, name = resource.resource_type, resource.resource_name
         result = result_type(error_message=None, resource_type=kind, resource_name=name)
         try:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from ottla.bounds.repeated_lines import LineLimits, RepeatedLines
+from ottla.bounds.turns import Turns
 from ottla.broker.admin.automatic_topics import AutomaticTopics, is_legal
 from ottla.broker.admin.policies import TopicRequest, load_create_topic_policy
 from ottla.broker.membership.registration import registrations
@@ -43,6 +46,11 @@ logger = logging.getLogger(__name__)
 
 # Topics per multi: ZooKeeper does 9,400 creates a second in multis of 100 and 272 one by one.
 _TOPICS_PER_MULTI = 50
+# Well below jute.maxbuffer, which paths and headers count for as well.
+_BYTES_PER_MULTI = 512 * 1024
+_PARTITIONS_SHOWN = 1000
+# Lines that any client can cause, of whatever kind the refusal is.
+_REFUSAL_LIMITS = LineLimits(per_key=100, per_source=500)
 # Above this many topics one listing of all names is cheaper than a look-up for each.
 _LOOKUPS = 20
 _EXPANSION_ATTEMPTS = 5
@@ -65,6 +73,8 @@ class TopicAdmin:
     ) -> None:
         self.config = config
         self._runtime = runtime
+        self._turns = Turns()
+        self._refusals = RepeatedLines(logger, runtime.clock, _REFUSAL_LIMITS)
         self._store = store
         self._cache = metadata_cache
         self._controller = controller
@@ -98,14 +108,14 @@ class TopicAdmin:
         brokers = [BrokerMetadata(info.id, info.rack) for info in self._cache.alive_brokers()]
         failures: dict[str, KafkaError] = {}
         plans: dict[str, validation.CreationPlan] = {}
-        for topic in topics:
+        async for topic in self._turns.each(topics):
             try:
                 plan = self._plan(topic, existing, brokers)
                 if quota is not None and not validate_only:
                     quota.record(plan.partitions)
                 plans[topic.name] = plan
             except KafkaError as error:
-                logger.info("topic %s is not created: %s", topic.name, error)
+                self._say_refused("topic %s is not created: %s", topic.name, error)
                 failures[topic.name] = error
             else:
                 existing.add(topic.name)
@@ -123,6 +133,9 @@ class TopicAdmin:
             else self._created(plans[topic.name], ids.get(topic.name))
             for topic in topics
         ]
+
+    def _say_refused(self, text: str, topic: str, error: KafkaError) -> None:
+        self._refusals.log(logging.INFO, "topics refused", error.code, text, topic, error)
 
     def _plan(
         self,
@@ -173,35 +186,38 @@ class TopicAdmin:
     async def _write_new_topics(
         self, plans: dict[str, validation.CreationPlan], ids: dict[str, TopicId]
     ) -> dict[str, KafkaError]:
-        pending = list(plans.values())
-        for plan in pending:
+        failures: dict[str, KafkaError] = {}
+        batches: list[_Batch] = []
+        async for plan in self._turns.each(plans.values()):
             logger.info(
                 "Creating topic %s with configuration %s and initial partition assignment %s",
                 plan.name,
                 plan.configs,
-                plan.assignment,
+                _shown(plan.assignment),
             )
-        batches = [
-            pending[start : start + _TOPICS_PER_MULTI]
-            for start in range(0, len(pending), _TOPICS_PER_MULTI)
-        ]
-        failed = await asyncio.gather(*(self._write_batch(batch, ids) for batch in batches))
-        return {name: error for failures in failed for name, error in failures.items()}
-
-    async def _write_batch(
-        self, plans: list[validation.CreationPlan], ids: dict[str, TopicId]
-    ) -> dict[str, KafkaError]:
-        ops: list[Op] = []
-        for plan in plans:
             # The config first: whoever sees the topic finds its config.
-            ops.append(Create(_config_path(plan.name), znodes.ConfigZnode.encode(plan.configs)))
-            ops.append(Create(znodes.TopicZnode.path(plan.name), _topic_data(plan, ids[plan.name])))
-        results = await self._store.multi(ops)
+            config = Create(_config_path(plan.name), znodes.ConfigZnode.encode(plan.configs))
+            data = _topic_data(plan, ids[plan.name])
+            size = len(config.data or b"") + len(data)
+            try:
+                validation.check_stored_size(plan.name, size)
+            except KafkaError as error:
+                failures[plan.name] = error
+                continue
+            if not batches or not batches[-1].has_room(size):
+                batches.append(_Batch())
+            batches[-1].add(plan, [config, Create(znodes.TopicZnode.path(plan.name), data)], size)
+        for failed in await asyncio.gather(*(self._write_batch(batch, ids) for batch in batches)):
+            failures |= failed
+        return failures
+
+    async def _write_batch(self, batch: _Batch, ids: dict[str, TopicId]) -> dict[str, KafkaError]:
+        results = await self._store.multi(batch.ops)
         if all(result.error is None for result in results):
             return {}
         # A leftover config or a topic that came meanwhile: sort them out one by one.
         failures: dict[str, KafkaError] = {}
-        for plan in plans:
+        for plan in batch.plans:
             try:
                 await self._write_one(plan, ids[plan.name])
             except KafkaError as error:
@@ -287,7 +303,7 @@ class TopicAdmin:
             try:
                 expanded[topic.name] = await self._expand(request, brokers, validate_only, quota)
             except KafkaError as error:
-                logger.info("topic %s is not expanded: %s", topic.name, error)
+                self._say_refused("topic %s is not expanded: %s", topic.name, error)
                 failures[topic.name] = error
         if not validate_only:
             failures |= await self._await_leaders(expanded, timeout_ms)
@@ -334,6 +350,7 @@ class TopicAdmin:
                 quota = None  # once, however often the write is tried
             try:
                 encoded = znodes.TopicZnode.encode(assignment, present.topic_id)
+                validation.check_stored_size(request.name, len(encoded))
                 await self._store.set(path, encoded, stat.version)
             except BadVersionError:
                 continue
@@ -384,6 +401,30 @@ class TopicAdmin:
         except NodeExistsError:
             logger.info("topic %s is already marked for deletion", topic)
         return True
+
+
+class _Batch:
+    """Topics that are written together, as far as they fit one packet."""
+
+    def __init__(self) -> None:
+        self.plans: list[validation.CreationPlan] = []
+        self.ops: list[Op] = []
+        self._size = 0
+
+    def has_room(self, size: int) -> bool:
+        return len(self.plans) < _TOPICS_PER_MULTI and self._size + size <= _BYTES_PER_MULTI
+
+    def add(self, plan: validation.CreationPlan, ops: list[Op], size: int) -> None:
+        self.plans.append(plan)
+        self.ops += ops
+        self._size += size
+
+
+def _shown(assignment: Mapping[int, Sequence[int]]) -> str:
+    """For the log; of very many partitions the first ones."""
+    first = dict(islice(assignment.items(), _PARTITIONS_SHOWN))
+    left = len(assignment) - len(first)
+    return f"{first} and {left} more" if left else str(first)
 
 
 def _config_path(topic: str) -> str:

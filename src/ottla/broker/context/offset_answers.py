@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
+from ottla.bounds.turns import Turns
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 
 _Topic = TypeVar("_Topic")
 
 
-def by_topic(
+async def by_topic(
+    turns: Turns,
     topics: Iterable[Any],
     errors: Mapping[TopicPartition, ErrorCode],
     refused: Collection[str],
@@ -34,8 +36,8 @@ def by_topic(
                     partition_index=each.partition_index,
                     error_code=code(topic.name, each.partition_index),
                 )
-                for each in topic.partitions
+                async for each in turns.each(topic.partitions)
             ],
         )
-        for topic in topics
+        async for topic in turns.each(topics)
     ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
+    from ottla.bounds.turns import Turns
     from ottla.broker.context.services import BrokerServices
     from ottla.security.authorizer import AclAuthorizer
     from ottla.wire.framing import RequestHeader
@@ -28,8 +29,18 @@ class RequestContext:
     listener: str
     client_host: str
     principal: str = "User:ANONYMOUS"
+    # The user showed a delegation token.
+    by_token: bool = False
     authorizer: AclAuthorizer | None = None
+    # Whether brokers connect to this listener, so that this may be one; and the controller.
+    is_from_peers: bool = True
+    is_from_controller: bool = True
 
     @property
     def version(self) -> int:
         return self.header.api_version
+
+    @property
+    def turns(self) -> Turns:
+        """For loops over what the client listed."""
+        return self.services.turns

@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 
 from ottla.broker.fetching.reads import CUT_BATCH
+from ottla.broker.replication.examiner import Examiner
 from ottla.broker.replication.fetch_protocol import FetchResult
 from ottla.errors import ErrorCode
+from ottla.storage.append.steps import Pause, Steps
 from ottla.storage.segment.segment import EMPTY
 from ottla.storage.segment.slices import RecordSlice
 from ottla.wire import message_sets
-from ottla.wire.compression import ZSTD
+from ottla.wire.compression import ZSTD, OutputTooLarge
 from ottla.wire.primitives import WireError
 from ottla.wire.records import LOG_OVERHEAD_BYTES, iter_batches
 
 _NEWEST_WITH_FORMAT_0 = 1
 # What one answer converts beyond the first batch of each partition.
 MOST_CONVERTED_BYTES = 8 * 1024 * 1024
+# What is unpacked of a batch on the event loop.
+_QUICK_PLAIN_BYTES = 256 * 1024
 
 
 class DownConversion:
     """Converts what one answer carries, partition by partition, and knows how much is left."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, examiner: Examiner) -> None:
+        self._examiner = examiner
         self._magic = 0 if version <= _NEWEST_WITH_FORMAT_0 else 1
         self._left = MOST_CONVERTED_BYTES
 
@@ -59,13 +64,21 @@ class DownConversion:
         return result._replace(records=memoryview(found))
 
     async def _converted(self, batch: memoryview, fetch_offset: int) -> bytes:
-        steps = message_sets.down_convert_in_steps(batch, self._magic, fetch_offset)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                return bytes(done.value)
-            await asyncio.sleep(0)
+        return await self._examiner.finish(_steps(batch, self._magic, fetch_offset))
+
+
+def _steps(batch: memoryview, magic: int, fetch_offset: int) -> Steps[bytes]:
+    steps = message_sets.down_convert_in_steps(batch, magic, fetch_offset, _QUICK_PLAIN_BYTES)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return bytes(done.value)
+        except OutputTooLarge:
+            yield Pause.LONG
+            steps = message_sets.down_convert_in_steps(batch, magic, fetch_offset)
+        else:
+            yield Pause.SHORT
 
 
 def _records(result: FetchResult, most_bytes: int) -> memoryview:

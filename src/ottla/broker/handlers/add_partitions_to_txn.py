@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ottla.coordinator.transactions.coordinator import ProducerIdentity
 from ottla.errors import ErrorCode
-from ottla.security.rights import Operation, ResourceType, allowed, refused_names
+from ottla.security.rights import Operation, ResourceType, allowed, refused_in_turns
 from ottla.topics import names
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -31,16 +31,17 @@ async def handle(
     transactional_id = request.v3_and_below_transactional_id
     partitions = [
         TopicPartition(topic.name, partition)
-        for topic in request.v3_and_below_topics
-        for partition in topic.partitions
+        async for topic in ctx.turns.each(request.v3_and_below_topics)
+        async for partition in ctx.turns.each(topic.partitions)
     ]
+    partitions = list(dict.fromkeys(partitions))
     if not allowed(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _response(request, dict.fromkeys(partitions, error))
-    refused = _objections(ctx, partitions)
+        return await _response(ctx, request, dict.fromkeys(partitions, error))
+    refused = await _objections(ctx, partitions)
     if refused:
         others = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return _response(request, others | refused)
+        return await _response(ctx, request, others | refused)
     error = await ctx.services.transactions.add_partitions(
         transactional_id,
         ProducerIdentity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
@@ -48,18 +49,18 @@ async def handle(
     )
     if error is ErrorCode.PRODUCER_FENCED and ctx.version < _OLDEST_WITH_FENCED:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
-    return _response(request, dict.fromkeys(partitions, error))
+    return await _response(ctx, request, dict.fromkeys(partitions, error))
 
 
-def _objections(
+async def _objections(
     ctx: RequestContext, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """Partitions that no producer may have in a transaction, each with its reason."""
-    refused_topics = refused_names(
+    refused_topics = await refused_in_turns(
         ctx, Operation.WRITE, ResourceType.TOPIC, (tp.topic for tp in partitions)
     )
     found = {}
-    for tp in partitions:
+    async for tp in ctx.turns.each(partitions):
         if tp.topic in refused_topics or names.is_internal(tp.topic):
             found[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif not ctx.services.metadata_cache.contains(tp):
@@ -67,8 +68,10 @@ def _objections(
     return found
 
 
-def _response(
-    request: m.AddPartitionsToTxnRequest, errors: dict[TopicPartition, ErrorCode]
+async def _response(
+    ctx: RequestContext,
+    request: m.AddPartitionsToTxnRequest,
+    errors: dict[TopicPartition, ErrorCode],
 ) -> m.AddPartitionsToTxnResponse:
     response = m.AddPartitionsToTxnResponse
     return response(
@@ -80,9 +83,9 @@ def _response(
                         partition_index=partition,
                         partition_error_code=errors[TopicPartition(topic.name, partition)],
                     )
-                    for partition in topic.partitions
+                    async for partition in ctx.turns.each(topic.partitions)
                 ],
             )
-            for topic in request.v3_and_below_topics
+            async for topic in ctx.turns.each(request.v3_and_below_topics)
         ]
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.bounds.batches import check_changes
 from ottla.broker.quotas.stored import KEYS, change, entity_of, value_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation, require_cluster
@@ -23,9 +24,10 @@ async def handle(
     ctx: RequestContext, request: m.AlterClientQuotasRequest
 ) -> m.AlterClientQuotasResponse:
     require_cluster(ctx, Operation.ALTER_CONFIGS)
+    check_changes(len(request.entries))
     response = m.AlterClientQuotasResponse
     entries = []
-    for entry in request.entries:
+    async for entry in ctx.turns.each(request.entries):
         answered = response.EntryData(
             error_code=ErrorCode.NONE,
             error_message=None,

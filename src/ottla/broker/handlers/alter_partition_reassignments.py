@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import ErrorCode
+from ottla.bounds.batches import pieces_of_mapping
+from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation, require_cluster
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -29,16 +30,19 @@ async def handle(
         TopicPartition(topic.name, partition.partition_index): None
         if partition.replicas is None
         else tuple(partition.replicas)
-        for topic in request.topics
-        for partition in topic.partitions
+        async for topic in ctx.turns.each(request.topics)
+        async for partition in ctx.turns.each(topic.partitions)
     }
-    outcomes = await ctx.services.controller.alter_partition_reassignments(targets)
-    if outcomes is None:
-        refused = ErrorCode.NOT_CONTROLLER
-        return response(error_code=refused, error_message=refused.text)
+    outcomes: dict[TopicPartition, KafkaError | None] = {}
+    for some in pieces_of_mapping(targets):
+        found = await ctx.services.controller.alter_partition_reassignments(some)
+        if found is None:
+            refused = ErrorCode.NOT_CONTROLLER
+            return response(error_code=refused, error_message=refused.text)
+        outcomes.update(found)
     topics: dict[str, list[m.AlterPartitionReassignmentsResponse.ReassignablePartitionResponse]]
     topics = {}
-    for tp in targets:
+    async for tp in ctx.turns.each(targets):
         error = outcomes[tp]
         topics.setdefault(tp.topic, []).append(
             response.ReassignablePartitionResponse(

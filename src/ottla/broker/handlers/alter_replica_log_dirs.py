@@ -34,9 +34,9 @@ async def handle(
     manager = ctx.services.replica_manager
     may_alter = allowed_on_cluster(ctx, Operation.ALTER)
     topics: dict[str, list[m.AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]] = {}
-    for entry in request.dirs:
-        for topic in entry.topics:
-            for index in topic.partitions:
+    async for entry in ctx.turns.each(request.dirs):
+        async for topic in ctx.turns.each(entry.topics):
+            async for index in ctx.turns.each(topic.partitions):
                 code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
                 if may_alter:
                     code = _place(manager, TopicPartition(topic.name, index), Path(entry.path))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.bounds.batches import check_changes
 from ottla.broker.context.acl_messages import NO_AUTHORIZER, read_binding
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.acls import CLUSTER_NAME, ResourcePattern, ResourceType
@@ -26,7 +27,8 @@ async def handle(ctx: RequestContext, request: m.CreateAclsRequest) -> m.CreateA
     require_cluster(ctx, Operation.ALTER)
     if ctx.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
-    bindings = [read_binding(creation) for creation in request.creations]
+    check_changes(len(request.creations))
+    bindings = [read_binding(each) async for each in ctx.turns.each(request.creations)]
     errors = [_objection(pattern) for pattern, _ in bindings]
     created = iter(
         await ctx.authorizer.create(
@@ -40,7 +42,7 @@ async def handle(ctx: RequestContext, request: m.CreateAclsRequest) -> m.CreateA
                 error_code=ErrorCode.NONE if outcome is None else outcome.code,
                 error_message=None if outcome is None else outcome.message,
             )
-            for outcome in outcomes
+            async for outcome in ctx.turns.each(outcomes)
         ]
     )
 

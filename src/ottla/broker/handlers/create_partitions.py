@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.admin.topics import duplicates
 from ottla.errors import ErrorCode
-from ottla.security.rights import Operation, ResourceType, refused_names
+from ottla.security.rights import Operation, ResourceType, refused_in_turns
+from ottla.topics.validation import check_total
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -34,10 +35,12 @@ async def handle(
                 for topic in request.topics
             ]
         )
+    present = ctx.services.metadata_cache.topic_partitions
+    check_total(sum(max(1, topic.count - len(present(topic.name))) for topic in request.topics))
     twice = duplicates([topic.name for topic in request.topics])
     results: dict[str, Result] = {}
     wanted = []
-    refused = refused_names(
+    refused = await refused_in_turns(
         ctx,
         Operation.ALTER,
         ResourceType.TOPIC,

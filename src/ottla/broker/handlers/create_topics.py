@@ -22,8 +22,9 @@ from ottla.security.rights import (
     Operation,
     ResourceType,
     allowed_on_cluster,
-    refused_names,
+    refused_in_turns,
 )
+from ottla.topics.validation import NO_NUMBER, check_total
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
                 for topic in request.topics
             ]
         )
+    check_total(await _partitions(ctx, request))
     twice = duplicates([topic.name for topic in request.topics])
-    refused, undescribed = _missing_rights(ctx, request)
+    refused, undescribed = await _missing_rights(ctx, request)
     results = {
         name: Result(
             name=name,
@@ -83,15 +85,25 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
     )
 
 
-def _missing_rights(
+async def _partitions(ctx: RequestContext, request: m.CreateTopicsRequest) -> int:
+    """All partitions that the request asks for; even a topic without any is work."""
+    default = ctx.services.config.integer("num.partitions")
+    total = 0
+    async for topic in ctx.turns.each(request.topics):
+        given = default if topic.num_partitions == NO_NUMBER else max(0, topic.num_partitions)
+        total += max(1, len(topic.assignments) or given)
+    return total
+
+
+async def _missing_rights(
     ctx: RequestContext, request: m.CreateTopicsRequest
 ) -> tuple[Collection[str], Collection[str]]:
     """The topics that may not be created, and those whose configs may not be shown."""
     names = [topic.name for topic in request.topics]
     refused: Collection[str] = ()
     if not allowed_on_cluster(ctx, Operation.CREATE, log_denied=False):
-        refused = refused_names(ctx, Operation.CREATE, ResourceType.TOPIC, names)
-    undescribed = refused_names(
+        refused = await refused_in_turns(ctx, Operation.CREATE, ResourceType.TOPIC, names)
+    undescribed = await refused_in_turns(
         ctx, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, log_denied=False
     )
     return refused, undescribed

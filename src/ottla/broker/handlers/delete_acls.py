@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.bounds.batches import check_changes
 from ottla.broker.context.acl_messages import NO_AUTHORIZER, read_filter
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation, require_cluster
@@ -24,7 +25,8 @@ async def handle(ctx: RequestContext, request: m.DeleteAclsRequest) -> m.DeleteA
     require_cluster(ctx, Operation.ALTER)
     if ctx.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, f"{NO_AUTHORIZER}.")
-    filters = [read_filter(each) for each in request.filters]
+    check_changes(len(request.filters))
+    filters = [read_filter(each) async for each in ctx.turns.each(request.filters)]
     response = m.DeleteAclsResponse
     return response(
         filter_results=[
@@ -45,6 +47,6 @@ async def handle(ctx: RequestContext, request: m.DeleteAclsRequest) -> m.DeleteA
                     for pattern, entry, error in removed
                 ],
             )
-            for removed in await ctx.authorizer.delete(filters)
+            async for removed in ctx.turns.each(await ctx.authorizer.delete(filters))
         ]
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
-from ottla.security.rights import Operation, ResourceType, refused_names
+from ottla.security.rights import Operation, ResourceType, refused_in_turns
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 async def handle(ctx: RequestContext, request: m.DeleteGroupsRequest) -> m.DeleteGroupsResponse:
     group_ids = dict.fromkeys(request.groups_names)
-    refused = refused_names(ctx, Operation.DELETE, ResourceType.GROUP, group_ids)
-    errors = await ctx.services.groups.delete_groups(
-        [group_id for group_id in group_ids if group_id not in refused]
-    )
+    refused = await refused_in_turns(ctx, Operation.DELETE, ResourceType.GROUP, group_ids)
+    errors: dict[str, ErrorCode] = {}
+    async for group_id in ctx.turns.each(group_ids):
+        if group_id not in refused:
+            errors.update(await ctx.services.groups.delete_groups([group_id]))
     errors.update(dict.fromkeys(refused, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     return m.DeleteGroupsResponse(
         results=[

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.replication.partition import Partition
 from ottla.errors import ErrorCode, KafkaError
-from ottla.security.rights import Operation, ResourceType, refused_names
+from ottla.security.rights import Operation, ResourceType, refused_in_turns
 from ottla.topics.names import is_internal
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -34,10 +34,10 @@ async def handle(ctx: RequestContext, request: m.DeleteRecordsRequest) -> m.Dele
     response = m.DeleteRecordsResponse
     waiting: list[tuple[Partition, int, Result]] = []
     results: dict[str, list[Result]] = {}
-    refused = refused_names(
+    refused = await refused_in_turns(
         ctx, Operation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
-    for tp, offset in _wanted(request).items():
+    async for tp, offset in ctx.turns.each((await _wanted(ctx, request)).items()):
         result = response.DeleteRecordsPartitionResult(
             partition_index=tp.partition, low_watermark=-1
         )
@@ -58,12 +58,14 @@ async def handle(ctx: RequestContext, request: m.DeleteRecordsRequest) -> m.Dele
     )
 
 
-def _wanted(request: m.DeleteRecordsRequest) -> dict[TopicPartition, int]:
+async def _wanted(
+    ctx: RequestContext, request: m.DeleteRecordsRequest
+) -> dict[TopicPartition, int]:
     """Of a partition that is named twice the last offset counts, as in Kafka."""
     return {
         TopicPartition(topic.name, part.partition_index): part.offset
-        for topic in request.topics
-        for part in topic.partitions
+        async for topic in ctx.turns.each(request.topics)
+        async for part in ctx.turns.each(topic.partitions)
     }
 
 
@@ -92,15 +94,19 @@ async def _wait(
     deadline = clock.monotonic_ms() + timeout_ms
     while waiting:
         expired = clock.monotonic_ms() >= deadline
-        waiting = [entry for entry in waiting if not _settled(ctx, *entry, expired=expired)]
+        alive = {broker.id for broker in ctx.services.metadata_cache.alive_brokers()}
+        waiting = [
+            entry
+            async for entry in ctx.turns.each(waiting)
+            if not _settled(alive, *entry, expired=expired)
+        ]
         if waiting:
             await asyncio.sleep(_POLL_MS / 1000)
 
 
 def _settled(
-    ctx: RequestContext, partition: Partition, offset: int, result: Result, *, expired: bool
+    alive: set[int], partition: Partition, offset: int, result: Result, *, expired: bool
 ) -> bool:
-    alive = {broker.id for broker in ctx.services.metadata_cache.alive_brokers()}
     try:
         low_watermark = partition.low_watermark(alive)
     except KafkaError as error:

@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
-from ottla.security.rights import Operation, ResourceType, refused_names
+from ottla.security.rights import Operation, ResourceType, refused_in_turns
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
 
@@ -36,7 +36,7 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
         return _refuse_all(ctx.version, request, code)
     cache = ctx.services.metadata_cache
     results = []
-    for topic in _requested(ctx.version, request):
+    async for topic in ctx.turns.each(_requested(ctx.version, request)):
         if topic.name is not None and topic.topic_id != ZERO_TOPIC_ID:
             logger.info("DeleteTopics refused: topic name and topic id are both given")
             return _refuse_all(ctx.version, request, ErrorCode.INVALID_REQUEST)
@@ -46,7 +46,7 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
         if topic.name is None and topic.topic_id == ZERO_TOPIC_ID:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED  # 2.8.2: nobody may delete the nameless
         results.append(Result(name=name, topic_id=topic_id, error_code=code))
-    _refuse_unauthorized(ctx, request, results)
+    await _refuse_unauthorized(ctx, request, results)
     known = list(
         dict.fromkeys(
             result.name
@@ -66,14 +66,14 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
     return m.DeleteTopicsResponse(throttle_time_ms=quota.throttle_time_ms, responses=results)
 
 
-def _refuse_unauthorized(
+async def _refuse_unauthorized(
     ctx: RequestContext, request: m.DeleteTopicsRequest, results: list[Result]
 ) -> None:
     if ctx.authorizer is None:
         return
     names = [result.name for result in results if result.name is not None]
-    hidden = refused_names(ctx, Operation.DESCRIBE, ResourceType.TOPIC, names)
-    refused = refused_names(ctx, Operation.DELETE, ResourceType.TOPIC, names)
+    hidden = await refused_in_turns(ctx, Operation.DESCRIBE, ResourceType.TOPIC, names)
+    refused = await refused_in_turns(ctx, Operation.DELETE, ResourceType.TOPIC, names)
     for asked, result in zip(_requested(ctx.version, request), results, strict=True):
         if result.name is None:
             continue

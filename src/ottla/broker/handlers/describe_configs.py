@@ -9,6 +9,7 @@ Left out: broker loggers (INVALID_REQUEST).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin.configs import missing_config_right, read_topic_config
@@ -28,12 +29,24 @@ Result = m.DescribeConfigsResponse.DescribeConfigsResult
 Config = m.DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = m.DescribeConfigsResponse.DescribeConfigsSynonym
 
+# The name under which the defaults of all brokers are.
+_DEFAULT = ""
+# Longer ones are no int; Python refuses to read those of thousands of digits, and reads long ones
+# slowly.
+_MAX_NUMBER_LENGTH = 32
+
+
+# Of a resource as the request names it: its type and name.
+_Resource = m.DescribeConfigsRequest.DescribeConfigsResource
+_Described = dict[tuple[int, str | int], list[ConfigEntry]]
+
 
 async def handle(
     ctx: RequestContext, request: m.DescribeConfigsRequest
 ) -> m.DescribeConfigsResponse:
     results = []
-    for resource in request.resources:
+    described: _Described = {}
+    async for resource in ctx.turns.each(_distinct(request.resources)):
         result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
         missing = missing_config_right(
             ctx, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name
@@ -43,7 +56,7 @@ async def handle(
             results.append(result)
             continue
         try:
-            entries = await _entries(ctx, resource)
+            entries = await _entries(ctx, resource, described)
         except KafkaError as error:
             result.error_code, message = as_api_error(error)
             # 2.8.2 has no text for an absent topic, and the code's own for an unknown kind.
@@ -55,28 +68,48 @@ async def handle(
     return m.DescribeConfigsResponse(results=results)
 
 
+def _distinct(resources: list[_Resource]) -> Iterable[_Resource]:
+    """What is asked for more than once is answered once (ADR 36)."""
+    return {
+        (each.resource_type, each.resource_name, tuple(each.configuration_keys or ())): each
+        for each in resources
+    }.values()
+
+
 async def _entries(
-    ctx: RequestContext, resource: m.DescribeConfigsRequest.DescribeConfigsResource
+    ctx: RequestContext, resource: _Resource, described: _Described
 ) -> list[ConfigEntry]:
-    wanted = resource.configuration_keys or None
-    if resource.resource_type == ResourceType.TOPIC:
-        topic = resource.resource_name
-        names.validate(topic)
-        if not ctx.services.metadata_cache.contains_topic(topic):
+    """Those asked for. A resource is described once, in whatever ways it is asked for."""
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == ResourceType.TOPIC:
+        names.validate(name)
+        if not ctx.services.metadata_cache.contains_topic(name):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        overrides = await read_topic_config(ctx.services.store, topic)
-        return describe(ctx.services.config, overrides, wanted)
-    if resource.resource_type == ResourceType.BROKER:
-        return _broker_entries(ctx, resource.resource_name, wanted)
-    raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if (kind, name) not in described:
+            overrides = await read_topic_config(ctx.services.store, name)
+            described[kind, name] = describe(ctx.services.config, overrides)
+        entries = described[kind, name]
+    elif kind == ResourceType.BROKER:
+        broker_id = _broker_id(ctx, name)
+        if (kind, broker_id) not in described:
+            config = ctx.services.config
+            is_default = broker_id == _DEFAULT
+            described[kind, broker_id] = (
+                config.describe_dynamic_defaults() if is_default else config.describe()
+            )
+        entries = described[kind, broker_id]
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    wanted = frozenset(resource.configuration_keys or ())
+    return [entry for entry in entries if not wanted or entry.name in wanted]
 
 
-def _broker_entries(ctx: RequestContext, name: str, wanted: list[str] | None) -> list[ConfigEntry]:
-    config, own_id = ctx.services.config, ctx.services.broker_id
-    if name == "":
-        entries = config.describe_dynamic_defaults()
-        return [entry for entry in entries if wanted is None or entry.name in wanted]
-    if not name.lstrip("-").isdecimal():
+def _broker_id(ctx: RequestContext, name: str) -> int | str:
+    """This broker's, or that of the defaults of all: a number has many spellings."""
+    own_id = ctx.services.broker_id
+    if name == _DEFAULT:
+        return name
+    if len(name) > _MAX_NUMBER_LENGTH or not name.lstrip("-").isdecimal():
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
         )
@@ -85,7 +118,7 @@ def _broker_entries(ctx: RequestContext, name: str, wanted: list[str] | None) ->
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {own_id} or empty string, but received {name}",
         )
-    return config.describe(wanted)
+    return own_id
 
 
 def _config(version: int, entry: ConfigEntry, request: m.DescribeConfigsRequest) -> Config:

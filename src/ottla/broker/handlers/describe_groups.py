@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 async def handle(ctx: RequestContext, request: m.DescribeGroupsRequest) -> m.DescribeGroupsResponse:
     with_operations = request.include_authorized_operations
     return m.DescribeGroupsResponse(
-        groups=[_describe(ctx, group_id, with_operations) for group_id in request.groups]
+        groups=[
+            _describe(ctx, group_id, with_operations)
+            # One that is named twice is answered once (ADR 36).
+            async for group_id in ctx.turns.each(dict.fromkeys(request.groups))
+        ]
     )
 
 

@@ -44,12 +44,12 @@ async def handle(
         if request.topics is None
         else {
             TopicPartition(entry.topic, index)
-            for entry in request.topics
-            for index in entry.partitions
+            async for entry in ctx.turns.each(request.topics)
+            async for index in ctx.turns.each(entry.partitions)
         }
     )
     by_folder: dict[str, list[Replica]] = {str(path): [] for path in log_manager.dirs.online()}
-    for log in log_manager.logs():
+    async for log in ctx.turns.each(list(log_manager.logs())):
         if wanted is None or log.tp in wanted:
             lag = max(log.high_watermark - log.end_offset, 0)
             by_folder[str(log.data_dir)].append(Replica(log, lag, is_future=False))

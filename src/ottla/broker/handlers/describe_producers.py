@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.security.rights import Operation, ResourceType, refused_names
+from ottla.security.rights import Operation, ResourceType, refused_in_turns
 from ottla.topics import names
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -23,20 +23,24 @@ if TYPE_CHECKING:
 async def handle(
     ctx: RequestContext, request: m.DescribeProducersRequest
 ) -> m.DescribeProducersResponse:
-    refused = refused_names(
+    refused = await refused_in_turns(
         ctx, Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
+    # What is named twice is answered once (ADR 36).
+    asked: dict[str, dict[int, None]] = {}
+    async for topic in ctx.turns.each(request.topics):
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     response = m.DescribeProducersResponse
     return response(
         topics=[
             response.TopicResponse(
-                name=topic.name,
+                name=name,
                 partitions=[
-                    _answer(ctx, TopicPartition(topic.name, index), refused=topic.name in refused)
-                    for index in topic.partition_indexes
+                    _answer(ctx, TopicPartition(name, index), refused=name in refused)
+                    async for index in ctx.turns.each(indexes)
                 ],
             )
-            for topic in request.topics
+            async for name, indexes in ctx.turns.each(asked.items())
         ]
     )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.transactions.markers import by_topic
 from ottla.coordinator.transactions.transaction import STATE_NAMES
 from ottla.errors import ErrorCode
-from ottla.security.rights import Operation, ResourceType, allowed, refused_names
+from ottla.security.rights import Operation, ResourceType, allowed, refused_in_turns
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ async def handle(
 ) -> m.DescribeTransactionsResponse:
     return m.DescribeTransactionsResponse(
         transaction_states=[
-            _describe(ctx, transactional_id) for transactional_id in request.transactional_ids
+            await _describe(ctx, transactional_id)
+            # One that is named twice is answered once (ADR 36).
+            async for transactional_id in ctx.turns.each(dict.fromkeys(request.transactional_ids))
         ]
     )
 
 
-def _describe(
+async def _describe(
     ctx: RequestContext, transactional_id: str
 ) -> m.DescribeTransactionsResponse.TransactionState:
     response = m.DescribeTransactionsResponse
@@ -44,7 +46,9 @@ def _describe(
         answer.error_code = found
         return answer
     grouped = by_topic(found.partitions)
-    hidden = refused_names(ctx, Operation.DESCRIBE, ResourceType.TOPIC, grouped, log_denied=False)
+    hidden = await refused_in_turns(
+        ctx, Operation.DESCRIBE, ResourceType.TOPIC, grouped, log_denied=False
+    )
     answer.transaction_state = STATE_NAMES[found.state]
     answer.transaction_timeout_ms = found.timeout_ms
     answer.transaction_start_time_ms = found.start_ms

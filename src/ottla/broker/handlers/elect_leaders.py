@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.bounds.batches import pieces
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation, require_cluster
 from ottla.types import TopicPartition
@@ -36,15 +37,18 @@ async def handle(ctx: RequestContext, request: m.ElectLeadersRequest) -> m.Elect
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     asked = request.topic_partitions
     cache, clock = ctx.services.metadata_cache, ctx.services.runtime.clock
-    partitions = _all_partitions(cache) if asked is None else _listed(asked)
+    partitions = _all_partitions(cache) if asked is None else await _listed(ctx, asked)
     deadline_ms = clock.monotonic_ms() + request.timeout_ms
-    elections = await ctx.services.controller.elect_leaders(
-        partitions, unclean=request.election_type == _UNCLEAN
-    )
-    if elections is None:
-        # Kafka has nothing to say of partitions that were not named.
-        named = [] if asked is None else partitions
-        return _response(dict.fromkeys(named, (ErrorCode.NOT_CONTROLLER, None)))
+    elections: dict[TopicPartition, int | KafkaError] = {}
+    for some in pieces(partitions):
+        outcomes = await ctx.services.controller.elect_leaders(
+            some, unclean=request.election_type == _UNCLEAN
+        )
+        if outcomes is None:
+            # Kafka has nothing to say of partitions that were not named.
+            named = [] if asked is None else partitions
+            return _response(dict.fromkeys(named, (ErrorCode.NOT_CONTROLLER, None)))
+        elections.update(outcomes)
     results: Results = {}
     expected: dict[TopicPartition, int] = {}
     for tp, outcome in elections.items():
@@ -67,8 +71,15 @@ def _all_partitions(cache: MetadataCache) -> list[TopicPartition]:
     ]
 
 
-def _listed(asked: list[m.ElectLeadersRequest.TopicPartitions]) -> list[TopicPartition]:
-    return [TopicPartition(entry.topic, index) for entry in asked for index in entry.partitions]
+async def _listed(
+    ctx: RequestContext, asked: list[m.ElectLeadersRequest.TopicPartitions]
+) -> list[TopicPartition]:
+    listed = [
+        TopicPartition(entry.topic, index)
+        async for entry in ctx.turns.each(asked)
+        async for index in ctx.turns.each(entry.partitions)
+    ]
+    return list(dict.fromkeys(listed))
 
 
 async def _await_leaders(

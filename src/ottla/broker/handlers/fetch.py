@@ -112,7 +112,7 @@ def _scope(ctx: RequestContext, request: m.FetchRequest) -> _Scope:
         session = sessions.create(
             len(named),
             uses_ids=uses_ids,
-            privileged=replica_id >= 0,
+            privileged=ctx.is_from_peers and replica_id >= 0,
             now_ms=now_ms,
             weight=sum(entry.weight for entry in named),
         )
@@ -279,6 +279,9 @@ def _objections(
             error = _format_objection(ctx, entry.tp)
             if error is not ErrorCode.NONE:
                 found.append((entry, error))
+    if replica_id >= 0 and not ctx.is_from_peers:
+        # Whoever poses as a follower moves high watermarks; followers connect elsewhere.
+        return [(entry, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for entry in wanted]
     if ctx.authorizer is not None:
         hidden = _refused_topics(ctx, replica_id, wanted)
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -311,7 +314,7 @@ def _format_objection(ctx: RequestContext, tp: TopicPartition) -> ErrorCode:
 
 async def _in_old_format(ctx: RequestContext, request: m.FetchRequest, results: Results) -> Results:
     """KafkaApis.maybeConvertFetchedData; followers have their records converted in any case."""
-    conversion = DownConversion(ctx.version)
+    conversion = DownConversion(ctx.version, ctx.services.replica_manager.examiner)
     is_client = _replica_id(ctx, request) < 0
     converted = []
     for entry, result in results:

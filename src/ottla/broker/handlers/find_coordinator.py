@@ -34,7 +34,9 @@ async def handle(
     if ctx.version >= 4:
         return m.FindCoordinatorResponse(
             coordinators=[
-                await _find(ctx, request.key_type, key) for key in request.coordinator_keys
+                await _find(ctx, request.key_type, key)
+                # One that is named twice is answered once (ADR 36).
+                async for key in ctx.turns.each(dict.fromkeys(request.coordinator_keys))
             ]
         )
     found = await _find(ctx, request.key_type, request.key)

@@ -28,7 +28,9 @@ async def handle(ctx: RequestContext, request: m.JoinGroupRequest) -> m.JoinGrou
     require_group(ctx, Operation.READ, request.group_id)
     version = ctx.version
     if request.reason:
-        logger.info("Member %r joins %s: %s", request.member_id, request.group_id, request.reason)
+        logger.info(
+            "Member %r joins %s: %s", request.member_id, request.group_id, request.reason[:255]
+        )
     # A name that is given twice counts once (ADR 8).
     protocols = {protocol.name: protocol.metadata for protocol in request.protocols}
     result = await ctx.services.groups.join(

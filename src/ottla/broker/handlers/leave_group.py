@@ -19,6 +19,8 @@ from ottla.wire import messages as m
 if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
 
+_AT_A_TIME = 1000
+
 
 async def handle(ctx: RequestContext, request: m.LeaveGroupRequest) -> m.LeaveGroupResponse:
     require_group(ctx, Operation.READ, request.group_id)
@@ -30,7 +32,12 @@ async def handle(ctx: RequestContext, request: m.LeaveGroupRequest) -> m.LeaveGr
         LeavingMember(member.member_id, member.group_instance_id, member.reason)
         for member in request.members
     ]
-    error, errors = groups.leave(request.group_id, leaving)
+    error, errors = ErrorCode.NONE, []
+    async for start in ctx.turns.each(range(0, max(1, len(leaving)), _AT_A_TIME)):
+        error, some = groups.leave(request.group_id, leaving[start : start + _AT_A_TIME])
+        if error is not ErrorCode.NONE:
+            break
+        errors += some
     return m.LeaveGroupResponse(
         error_code=error,
         members=[
@@ -39,6 +46,6 @@ async def handle(ctx: RequestContext, request: m.LeaveGroupRequest) -> m.LeaveGr
                 group_instance_id=member.instance_id,
                 error_code=member_error,
             )
-            for member, member_error in zip(leaving, errors, strict=False)
+            async for member, member_error in ctx.turns.each(zip(leaving, errors, strict=False))
         ],
     )

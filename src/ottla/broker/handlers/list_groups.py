@@ -28,7 +28,7 @@ async def handle(ctx: RequestContext, request: m.ListGroupsRequest) -> m.ListGro
     if not allowed_on_cluster(ctx, Operation.DESCRIBE):
         listed = [
             group
-            for group in listed
+            async for group in ctx.turns.each(listed)
             if allowed(ctx, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
         ]
     return m.ListGroupsResponse(
@@ -40,6 +40,6 @@ async def handle(ctx: RequestContext, request: m.ListGroupsRequest) -> m.ListGro
                 group_state=group.state,
                 group_type=_CLASSIC,
             )
-            for group in listed
+            async for group in ctx.turns.each(listed)
         ],
     )

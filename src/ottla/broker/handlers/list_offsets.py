@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.fetching.params import READ_COMMITTED, check_isolation_level
 from ottla.broker.replication.partition import Partition
 from ottla.errors import ErrorCode, KafkaError
-from ottla.security.rights import Operation, ResourceType, refused_names
+from ottla.security.rights import Operation, ResourceType, refused_in_turns
 from ottla.storage.log import lookup
 from ottla.storage.log.log import Log
 from ottla.storage.segment.file_names import LOG_SUFFIX
@@ -40,9 +40,11 @@ _CONSUMER, _DEBUG_CONSUMER = -1, -2
 async def handle(ctx: RequestContext, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
     check_isolation_level(request.isolation_level)
     response = m.ListOffsetsResponse
-    named = Counter((topic.name, part.partition_index) for topic in request.topics
-                    for part in topic.partitions)  # fmt: skip
-    refused = refused_names(
+    named: Counter[tuple[str, int]] = Counter()
+    async for topic in ctx.turns.each(request.topics):
+        async for part in ctx.turns.each(topic.partitions):
+            named[topic.name, part.partition_index] += 1
+    refused = await refused_in_turns(
         ctx, Operation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
     return response(
@@ -59,10 +61,10 @@ async def handle(ctx: RequestContext, request: m.ListOffsetsRequest) -> m.ListOf
                         part,
                         repeated=named[topic.name, part.partition_index] > 1,
                     )
-                    for part in topic.partitions
+                    async for part in ctx.turns.each(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in ctx.turns.each(request.topics)
         ]
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.bounds.batches import pieces
 from ottla.errors import ErrorCode
 from ottla.security.rights import Operation, require_cluster
 from ottla.types import TopicPartition
@@ -17,6 +18,7 @@ from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
+    from ottla.metadata.znodes import ReplicaAssignment
 
 
 async def handle(
@@ -29,16 +31,19 @@ async def handle(
         if request.topics is None
         else [
             TopicPartition(topic.name, index)
-            for topic in request.topics
-            for index in topic.partition_indexes
+            async for topic in ctx.turns.each(request.topics)
+            async for index in ctx.turns.each(topic.partition_indexes)
         ]
     )
-    moves = await ctx.services.controller.list_partition_reassignments(asked)
-    if moves is None:
-        refused = ErrorCode.NOT_CONTROLLER
-        return response(error_code=refused, error_message=refused.text)
+    moves: dict[TopicPartition, ReplicaAssignment] = {}
+    for some in (None,) if asked is None else pieces(list(dict.fromkeys(asked))):
+        found = await ctx.services.controller.list_partition_reassignments(some)
+        if found is None:
+            refused = ErrorCode.NOT_CONTROLLER
+            return response(error_code=refused, error_message=refused.text)
+        moves.update(found)
     topics: dict[str, list[m.ListPartitionReassignmentsResponse.OngoingPartitionReassignment]] = {}
-    for tp, move in moves.items():
+    async for tp, move in ctx.turns.each(moves.items()):
         topics.setdefault(tp.topic, []).append(
             response.OngoingPartitionReassignment(
                 partition_index=tp.partition,

@@ -10,11 +10,12 @@ Left out: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.transactions.transaction import STATE_NAMES, State, Transaction
 from ottla.errors import ErrorCode
-from ottla.security.rights import Operation, ResourceType, refused_names
+from ottla.security.rights import Operation, ResourceType, refused_in_turns
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -31,8 +32,14 @@ async def handle(
     if isinstance(everything, ErrorCode):
         return response(error_code=everything)
     now_ms = ctx.services.runtime.clock.now_ms()
-    listed = [each for each in everything if _is_wanted(each, request, now_ms)]
-    hidden = refused_names(
+    producers, states = frozenset(request.producer_id_filters), frozenset(request.state_filters)
+    listed = [
+        each
+        async for each in ctx.turns.each(everything)
+        if _is_wanted(each, producers, states)
+        and (request.duration_filter < 0 or now_ms - each.start_ms > request.duration_filter)
+    ]
+    hidden = await refused_in_turns(
         ctx,
         Operation.DESCRIBE,
         ResourceType.TRANSACTIONAL_ID,
@@ -49,18 +56,17 @@ async def handle(
                 producer_id=each.producer_id,
                 transaction_state=STATE_NAMES[each.state],
             )
-            for each in listed
+            async for each in ctx.turns.each(listed)
             if each.transactional_id not in hidden
         ],
     )
 
 
-def _is_wanted(transaction: Transaction, request: m.ListTransactionsRequest, now_ms: int) -> bool:
+def _is_wanted(
+    transaction: Transaction, producers: Collection[int], states: Collection[str]
+) -> bool:
     if transaction.state is State.DEAD:
         return False
-    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+    if producers and transaction.producer_id not in producers:
         return False
-    if request.state_filters and STATE_NAMES[transaction.state] not in request.state_filters:
-        return False
-    duration_ms = request.duration_filter
-    return duration_ms < 0 or now_ms - transaction.start_ms > duration_ms
+    return not states or STATE_NAMES[transaction.state] in states

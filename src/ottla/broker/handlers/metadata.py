@@ -16,7 +16,6 @@ Left out: nothing.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -35,7 +34,7 @@ from ottla.security.rights import (
     allowed_on_cluster,
     authorized_operations,
     cluster_operations,
-    refused_names,
+    refused_in_turns,
 )
 from ottla.topics.names import INTERNAL_TOPICS
 from ottla.types import ZERO_TOPIC_ID
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _NO_LEADER = -1
-_PARTITIONS_PER_TURN = 5_000
 
 Topic = m.MetadataResponse.MetadataResponseTopic
 Partition = m.MetadataResponse.MetadataResponsePartition
@@ -58,9 +56,12 @@ async def handle(ctx: RequestContext, request: m.MetadataRequest) -> m.MetadataR
     if request.topics is None or (ctx.version == 0 and not request.topics):
         topics = await _all_topics(ctx, request)
     elif ctx.version >= 12 and any(t.topic_id != ZERO_TOPIC_ID for t in request.topics):
-        topics = [_topic_by_id(ctx, request, topic.topic_id) for topic in request.topics]
+        # An id that is named twice is answered once, as names are (ADR 36).
+        ids = dict.fromkeys(topic.topic_id for topic in request.topics)
+        topics = [_topic_by_id(ctx, request, topic_id) async for topic_id in ctx.turns.each(ids)]
     else:
-        topics = await _topics_by_name(ctx, request, _requested_names(ctx.version, request.topics))
+        names = await _requested_names(ctx, request.topics)
+        topics = await _topics_by_name(ctx, request, names)
     known = cache.alive_brokers()
     if topics and not known:
         known = await _brokers_of_the_store(ctx)
@@ -106,25 +107,21 @@ async def _all_topics(ctx: RequestContext, request: m.MetadataRequest) -> list[T
     """All topics that are there; other requests get their turn in between."""
     cache = ctx.services.metadata_cache
     topics = []
-    built = 0
-    for name in cache.topics():
+    async for name in ctx.turns.each(cache.topics()):
         if not cache.contains_topic(name):
             continue  # deleted while others had their turn
         if not allowed(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name, log_denied=False):
             continue
         topics.append(_known_topic(ctx, request, name))
-        built += len(topics[-1].partitions)
-        if built >= _PARTITIONS_PER_TURN:
-            built = 0
-            await asyncio.sleep(0)
     return topics
 
 
-def _requested_names(
-    version: int, topics: list[m.MetadataRequest.MetadataRequestTopic]
+async def _requested_names(
+    ctx: RequestContext, topics: list[m.MetadataRequest.MetadataRequestTopic]
 ) -> list[str]:
+    version = ctx.version
     names = []
-    for topic in topics:
+    async for topic in ctx.turns.each(topics):
         if topic.topic_id != ZERO_TOPIC_ID and version < 12:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
@@ -142,13 +139,13 @@ async def _topics_by_name(
     ctx: RequestContext, request: m.MetadataRequest, names: list[str]
 ) -> list[Topic]:
     cache = ctx.services.metadata_cache
-    hidden = refused_names(ctx, Operation.DESCRIBE, ResourceType.TOPIC, names)
+    hidden = await refused_in_turns(ctx, Operation.DESCRIBE, ResourceType.TOPIC, names)
     missing = [name for name in names if name not in hidden and not cache.contains_topic(name)]
     errors: dict[str, ErrorCode] = {}
     if missing:
         # Versions below 4 cannot say; they always allow it.
         wanted = request.allow_auto_topic_creation or ctx.version < 4
-        uncreatable = _uncreatable(ctx, missing) if wanted else ()
+        uncreatable = await _uncreatable(ctx, missing) if wanted else ()
         errors = await ctx.services.topic_admin.missing_topics(
             [name for name in missing if name not in uncreatable], create=wanted
         )
@@ -160,16 +157,16 @@ async def _topics_by_name(
         else _failed_topic(ctx, request, name, errors[name])
         if name in errors
         else _known_topic(ctx, request, name)
-        for name in names
+        async for name in ctx.turns.each(names)
     ]
 
 
-def _uncreatable(ctx: RequestContext, missing: list[str]) -> Collection[str]:
+async def _uncreatable(ctx: RequestContext, missing: list[str]) -> Collection[str]:
     if ctx.authorizer is None or not ctx.services.config.boolean("auto.create.topics.enable"):
         return ()
     if allowed_on_cluster(ctx, Operation.CREATE, log_denied=False):
         return ()
-    return refused_names(ctx, Operation.CREATE, ResourceType.TOPIC, missing)
+    return await refused_in_turns(ctx, Operation.CREATE, ResourceType.TOPIC, missing)
 
 
 def _failed_topic(

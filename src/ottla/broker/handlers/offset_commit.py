@@ -20,7 +20,7 @@ from ottla.errors import ErrorCode
 from ottla.security.rights import (
     Operation,
     ResourceType,
-    refused_names,
+    refused_in_turns,
     require_group,
 )
 from ottla.types import TopicPartition
@@ -34,10 +34,10 @@ _NOT_GIVEN = -1
 
 async def handle(ctx: RequestContext, request: m.OffsetCommitRequest) -> m.OffsetCommitResponse:
     require_group(ctx, Operation.READ, request.group_id)
-    refused = refused_names(
+    refused = await refused_in_turns(
         ctx, Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
-    commits = _known_commits(ctx, request, refused)
+    commits = await _known_commits(ctx, request, refused)
     errors: dict[TopicPartition, ErrorCode] = {}
     if commits:
         committer = Committer(
@@ -46,7 +46,8 @@ async def handle(ctx: RequestContext, request: m.OffsetCommitRequest) -> m.Offse
         errors = await ctx.services.groups.offsets.commit(request.group_id, committer, commits)
     answer = m.OffsetCommitResponse
     return answer(
-        topics=by_topic(
+        topics=await by_topic(
+            ctx.turns,
             request.topics,
             errors,
             refused,
@@ -56,7 +57,7 @@ async def handle(ctx: RequestContext, request: m.OffsetCommitRequest) -> m.Offse
     )
 
 
-def _known_commits(
+async def _known_commits(
     ctx: RequestContext, request: m.OffsetCommitRequest, refused: Collection[str]
 ) -> dict[TopicPartition, CommittedOffset]:
     cache = ctx.services.metadata_cache
@@ -64,8 +65,8 @@ def _known_commits(
     retention_ms = request.retention_time_ms
     expire_timestamp_ms = None if retention_ms == _NOT_GIVEN else now_ms + retention_ms
     commits = {}
-    for topic in request.topics:
-        for each in topic.partitions:
+    async for topic in ctx.turns.each(request.topics):
+        async for each in ctx.turns.each(topic.partitions):
             tp = TopicPartition(topic.name, each.partition_index)
             if topic.name not in refused and cache.contains(tp):
                 commits[tp] = CommittedOffset(

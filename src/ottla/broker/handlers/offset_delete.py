@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode
 from ottla.security.rights import (
     Operation,
     ResourceType,
-    refused_names,
+    refused_in_turns,
     require_group,
 )
 from ottla.types import TopicPartition
@@ -28,24 +28,29 @@ if TYPE_CHECKING:
 
 async def handle(ctx: RequestContext, request: m.OffsetDeleteRequest) -> m.OffsetDeleteResponse:
     require_group(ctx, Operation.DELETE, request.group_id)
-    refused = refused_names(
+    refused = await refused_in_turns(
         ctx, Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
     cache = ctx.services.metadata_cache
     asked = [
         TopicPartition(topic.name, each.partition_index)
-        for topic in request.topics
-        for each in topic.partitions
+        async for topic in ctx.turns.each(request.topics)
+        async for each in ctx.turns.each(topic.partitions)
     ]
     error, errors = await ctx.services.groups.offsets.delete(
         request.group_id,
-        [tp for tp in asked if tp.topic not in refused and cache.contains(tp)],
+        [
+            tp
+            async for tp in ctx.turns.each(dict.fromkeys(asked))
+            if tp.topic not in refused and cache.contains(tp)
+        ],
     )
     if error is not ErrorCode.NONE:
         return m.OffsetDeleteResponse(error_code=error)
     answer = m.OffsetDeleteResponse
     return answer(
-        topics=by_topic(
+        topics=await by_topic(
+            ctx.turns,
             request.topics,
             errors,
             refused,

@@ -16,7 +16,7 @@ from ottla.security.rights import (
     Operation,
     ResourceType,
     allowed_on_cluster,
-    refused_names,
+    refused_in_turns,
 )
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
@@ -36,7 +36,7 @@ async def handle(
     # Followers have the right of brokers; consumers look for truncation with it (KIP-320).
     if not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION, log_denied=False):
         topics = (topic.topic for topic in request.topics)
-        refused = refused_names(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topics)
+        refused = await refused_in_turns(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topics)
     return response(
         topics=[
             response.OffsetForLeaderTopicResult(
@@ -48,10 +48,10 @@ async def handle(
                         part,
                         refused=topic.topic in refused,
                     )
-                    for part in topic.partitions
+                    async for part in ctx.turns.each(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in ctx.turns.each(request.topics)
         ]
     )
 

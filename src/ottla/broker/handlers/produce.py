@@ -1,12 +1,13 @@
 """Produce (0), versions 0 to 11.
 
 Behaviour: one record batch per partition is appended by the leader; batches stay as they are but
-for offsets and leader epoch (storage/append/checks.py says what is checked). acks=0 sends nothing
-back; an error then ends the connection (KafkaError out of `handle`).
+for offsets, leader epoch and a wrong latest timestamp (storage/append/checks.py and inner.py say
+what is checked). acks=0 sends nothing back; an error then ends the connection (KafkaError out of
+`handle`).
 Versions: 0 to 2 carry message sets of formats 0 and 1, which become one batch
 (storage/append/up_conversion.py); as in Kafka, batches are taken there too. zstd needs v7. v8 has
 record errors, v10 the current leader and its endpoint beside NOT_LEADER_OR_FOLLOWER (KIP-951).
-Left out: transaction verification (KIP-890); inner records are trusted where no rule needs them.
+Left out: transaction verification (KIP-890).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from ottla.security.rights import (
     Operation,
     ResourceType,
     allowed,
-    refused_names,
+    refused_in_turns,
     require_group,
 )
 from ottla.types import TopicPartition
@@ -43,10 +43,10 @@ async def handle(
     if request.producer_id < 0 or request.producer_epoch < 0:
         # There is no transaction that they could wait for (ADR 16).
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "offsets of a transaction have a producer")
-    refused = refused_names(
+    refused = await refused_in_turns(
         ctx, Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
     )
-    commits = _known_commits(ctx, request, refused)
+    commits = await _known_commits(ctx, request, refused)
     errors: dict[TopicPartition, ErrorCode] = {}
     if commits:
         errors = await ctx.services.groups.in_transactions.commit(
@@ -59,7 +59,8 @@ async def handle(
         errors = {tp: _for_old_clients(error) for tp, error in errors.items()}
     answer = m.TxnOffsetCommitResponse
     return answer(
-        topics=by_topic(
+        topics=await by_topic(
+            ctx.turns,
             request.topics,
             errors,
             refused,
@@ -69,13 +70,13 @@ async def handle(
     )
 
 
-def _known_commits(
+async def _known_commits(
     ctx: RequestContext, request: m.TxnOffsetCommitRequest, refused: Collection[str]
 ) -> dict[TopicPartition, CommittedOffset]:
     now_ms = ctx.services.runtime.clock.now_ms()
     commits = {}
-    for topic in request.topics:
-        for each in topic.partitions:
+    async for topic in ctx.turns.each(request.topics):
+        async for each in ctx.turns.each(topic.partitions):
             tp = TopicPartition(topic.name, each.partition_index)
             if topic.name not in refused and ctx.services.metadata_cache.contains(tp):
                 commits[tp] = CommittedOffset(

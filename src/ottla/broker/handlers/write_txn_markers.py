@@ -38,7 +38,7 @@ async def handle(
                 for partition in topic.partition_indexes
             ),
         )
-        for marker in request.markers
+        async for marker in ctx.turns.each(request.markers)
     ]
     answers = await _write(ctx, orders)
     response = m.WriteTxnMarkersResponse
@@ -54,13 +54,13 @@ async def handle(
                                 partition_index=partition,
                                 error_code=errors[TopicPartition(topic.name, partition)],
                             )
-                            for partition in topic.partition_indexes
+                            async for partition in ctx.turns.each(topic.partition_indexes)
                         ],
                     )
-                    for topic in marker.topics
+                    async for topic in ctx.turns.each(marker.topics)
                 ],
             )
-            for marker, errors in zip(request.markers, answers, strict=True)
+            async for marker, errors in ctx.turns.each(zip(request.markers, answers, strict=True))
             if errors
         ]
     )

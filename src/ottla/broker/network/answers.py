@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.network.turns import TURN_MS
+from ottla.bounds.turns import TURN_MS
 from ottla.broker.requests.parked import Parked
 from ottla.storage.segment.slices import RecordSlice
 

@@ -17,22 +17,26 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from ottla.bounds.turns import TURN_MS
 from ottla.broker.context.request import CloseConnection
 from ottla.broker.network.answers import Answers
 from ottla.broker.network.direct_lane import DirectLane
 from ottla.broker.network.intake import AHEAD, Intake, Reading
-from ottla.broker.network.turns import TURN_MS
 from ottla.broker.requests import dispatch
 from ottla.broker.requests.accounting import Bill, asked_wait_ms, open_bill
 from ottla.wire.framing import FrameTooLarge
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
 
+    from ottla.bounds.repeated_lines import RepeatedLines
+    from ottla.bounds.turns import Turns
     from ottla.broker.context.services import BrokerServices
+    from ottla.broker.network.admission import Admission
     from ottla.broker.quotas.connection_rates import Turn
-    from ottla.broker.requests.authentication import Authentication
+    from ottla.security.sasl.server import Authenticated
+    from ottla.wire.framing import Chunks
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +54,14 @@ class Listener(Reading, Protocol):
     max_request_bytes: int
     # Of a peer that is not authenticated yet.
     max_token_bytes: int
-    refusal_delay_s: float
+    # Lines that any client can cause: about closed connections, about failed requests.
+    closings: RepeatedLines
+    failures: RepeatedLines
 
     @property
     def services(self) -> BrokerServices: ...
 
-    def new_authentication(self) -> Authentication | None:
+    def new_admission(self, connection: ClientConnection, answers: Answers) -> Admission | None:
         """What a new connection has to pass first; None where the listener asks for nothing."""
 
     def receive(self, connection: ClientConnection) -> Turn:
@@ -79,15 +85,17 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.client_host = "?"
         self._client_port = 0
         self.principal = "User:ANONYMOUS"
-        # What the peer has to pass before its requests are served; None once it has.
-        self._authentication = server.new_authentication()
-        self._refused = False
+        # By a delegation token.
+        self._is_by_token = False
         self._answers = Answers(self._answers_have_left, server.now_ms, server.memory)
+        # What the peer has to pass before its requests are served; None once it has for good.
+        self._admission = server.new_admission(self, self._answers)
+        self._refused = False
         self._direct_lane = DirectLane(server.listener, self._answers, server.now_ms)
         self.intake = Intake(
             server,
             self._answers,
-            server.max_request_bytes if self._authentication is None else server.max_token_bytes,
+            server.max_request_bytes if self._admission is None else server.max_token_bytes,
             self.abort,
         )
         self._frames, self._queue = self.intake.frames, self.intake.queue
@@ -148,7 +156,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         taken = 0
         if (
             server.processing
-            and self._authentication is None
+            and self._admission is None
             and not (self._queue or self._frames.partial or self._is_held)
         ):
             taken = self._direct_lane.serve_in_place(server.services, data, self._frames.max_bytes)
@@ -185,6 +193,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport = None
         self.intake.forget()
         self._answers.forget()
+        self._admission = None
         self.server.forget(self)
 
     # serving
@@ -211,7 +220,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.abort()
 
     def _log_closing(self, reason: str) -> None:
-        logger.warning(
+        self.server.closings.log(
+            logging.WARNING,
+            self.client_host,
+            reason,
             "closing connection from %s:%d on listener %s: %s",
             self.client_host,
             self._client_port,
@@ -265,9 +277,10 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _serve_first(self, queue: deque[memoryview]) -> bool:
         """False where the first request has to wait until parked answers have left."""
-        if self._authentication is not None:
-            self._authenticate(self._authentication, queue.popleft())
-            return True
+        if self._admission is not None:
+            taken = self._admission.serve_first(queue)
+            if taken is not None:
+                return taken
         if self._direct_lane.serve_queued(self.server.services, queue):
             return True
         if self._answers.parked:
@@ -281,57 +294,79 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.intake.count()
 
     def _begin(self, frame: memoryview) -> None:
-        server = self.server
-        bill = open_bill(server.services, len(frame), self.principal)
-        try:
-            call = dispatch.begin(
-                server.services, frame, server.listener, self.client_host, self.principal
-            )
-        except CloseConnection as error:
-            self.close(str(error))
-            return
-        running = call.running if bill is None else bill.run(call)
-        if call.loaded.route.eager:
+        serving = self._serve(frame)
+        rest: Any = serving
+        if dispatch.is_eager(frame):
             try:
-                waiting = running.send(None)
-            except StopIteration as stop:
-                self._answer(call, bill, stop.value)
+                waiting = serving.send(None)
+            except StopIteration:
                 return
-            except Exception as error:
-                self._answer_failure(call, bill, error)
-                return
-            running = dispatch.resume(running, waiting)
-        self._running = call.running
-        self._task = server.loop.create_task(self._complete(call, bill, running))
+            rest = dispatch.resume(serving, waiting)
+        self._running = serving
+        self._task = self.server.loop.create_task(self._complete(rest))
         if len(frame) >= _COUNTED_FROM_BYTES:
             self.intake.under_way_bytes = len(frame)
 
-    def _authenticate(self, authentication: Authentication, frame: memoryview) -> None:
-        step = authentication.take(frame)
-        if step.refusal is not None:
-            # Both the answer and the closing wait: guessing must be slow.
-            self._refused = True
-            self._queue.clear()
-            loop = asyncio.get_running_loop()
-            loop.call_later(self.server.refusal_delay_s, self._refuse, step.chunks, step.refusal)
-            return
-        self._answers.write(step.chunks)
-        if authentication.principal is not None:
-            self.principal = authentication.principal
-            self._authentication = None
-            self._frames.max_bytes = self.server.max_request_bytes
-
-    def _refuse(self, chunks: list[bytes | memoryview], reason: str) -> None:
-        self._answers.write(chunks)
-        self.close(reason)
-
-    async def _complete(self, call: dispatch.Call, bill: Bill | None, running: Any) -> None:
+    async def _serve(self, frame: memoryview) -> None:
+        """One request, from its bytes to those of its answer."""
+        server = self.server
+        services = server.services
+        bill = open_bill(services, len(frame), self.principal)
         try:
-            response = await running
-        except Exception as error:
-            self._answer_failure(call, bill, error)
-        else:
-            self._answer(call, bill, response)
+            call = await dispatch.read_in_turns(frame, services.turns)
+            dispatch.begin(
+                services,
+                call,
+                server.listener,
+                self.client_host,
+                self.principal,
+                by_token=self._is_by_token,
+            )
+            try:
+                response = await (call.running if bill is None else bill.run(call))
+                await self._answer(call, bill, response)
+            except CloseConnection:
+                raise
+            except Exception as error:
+                # Also where the handler's answer does not fit its schema, which is our fault.
+                await self._answer_failure(call, bill, error)
+        except CloseConnection as error:
+            self.close(str(error))
+
+    # being let in
+
+    def admit(self, through: Authenticated, *, for_good: bool) -> None:
+        identity = through.identity
+        self.principal, self._is_by_token = identity.principal, identity.by_token
+        self._frames.max_bytes = self.server.max_request_bytes
+        if for_good:
+            self._admission = None
+
+    def refuse(self, wait_s: float, chunks: list[bytes | memoryview], reason: str) -> None:
+        """Reads nothing more, answers after the wait, and closes."""
+        self._refused = True
+        self._queue.clear()
+
+        def answer() -> None:
+            self._answers.write(chunks)
+            self.close(reason)
+
+        self.server.loop.call_later(wait_s, answer)
+
+    def hold_back(self, wait_s: float, then: Callable[[], None]) -> None:
+        """Serves nothing for a while, then does what is given, then goes on."""
+
+        def go_on() -> None:
+            if self._transport is not None:
+                then()
+            self._unmute()
+
+        self._muted = True
+        self.server.loop.call_later(wait_s, go_on)
+
+    async def _complete(self, serving: Any) -> None:
+        try:
+            await serving
         finally:
             self._task = self._running = None
             self.intake.under_way_bytes = 0
@@ -339,27 +374,23 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._serve_queue()
         self.intake.count()
 
-    def _answer(self, call: dispatch.Call, bill: Bill | None, response: Any) -> None:
+    async def _answer(self, call: dispatch.Call, bill: Bill | None, response: Any) -> None:
         self._mute(asked_wait_ms(response) if bill is None else bill.charge(response))
-        try:
-            chunks = dispatch.encode_answer(call, response)
-        except CloseConnection as error:
-            self.close(str(error))
-        except Exception as error:
-            # The handler's answer does not fit its schema: our fault, told as an error response.
-            self._answer_failure(call, bill, error)
-        else:
-            self._answers.write(chunks)
-            if bill is not None:
-                bill.close(response)
+        await _write_in_turns(
+            self._answers, self.server.services.turns, dispatch.encode_answer(call, response)
+        )
+        if bill is not None:
+            bill.close(response)
 
-    def _answer_failure(self, call: dispatch.Call, bill: Bill | None, error: Exception) -> None:
+    async def _answer_failure(
+        self, call: dispatch.Call, bill: Bill | None, error: Exception
+    ) -> None:
         wait_ms = 0 if bill is None else bill.fail(error)
         self._mute(wait_ms)
-        try:
-            self._answers.write(dispatch.encode_failure(call, error, wait_ms))
-        except CloseConnection as closing:
-            self.close(str(closing))
+        dispatch.log_failure(call, error, self.server.failures, self.client_host)
+        await _write_in_turns(
+            self._answers, self.server.services.turns, dispatch.encode_failure(call, error, wait_ms)
+        )
 
     def _mute(self, wait_ms: int) -> None:
         """Serves nothing for a while: the peer is above its quota."""
@@ -373,3 +404,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             # Being silent was our wish: the time does not count as idle.
             self.last_active = self._now()
             self._serve_queue()
+
+
+async def _write_in_turns(
+    answers: Answers, turns: Turns, encoding: Generator[None, None, Chunks]
+) -> None:
+    """Most answers are made at once; long ones while others have their turn as well."""
+    work = turns.start(encoding)
+    answers.write(work.result if work.is_done else await turns.finish(work))

@@ -9,7 +9,7 @@ import struct
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.broker.network.turns import TURN_MS
+from ottla.bounds.turns import TURN_MS
 from ottla.broker.requests.direct_produce import PRODUCE_KEY, DirectProduce
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.bounds.turns import TURN_MS
 from ottla.broker.network.memory import MIN_BYTES_PER_S, PATIENCE_S, SMALL_BYTES
-from ottla.broker.network.turns import TURN_MS
 from ottla.wire.framing import FrameReader
 
 if TYPE_CHECKING:

@@ -12,18 +12,25 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ottla.bounds.repeated_lines import RepeatedLines
 from ottla.broker.network.connection import ClientConnection
+from ottla.broker.network.connection import logger as connection_logger
 from ottla.broker.network.limits import ConnectionQuotas
 from ottla.broker.network.memory import SMALL_BYTES, ConnectionMemory, limit_of
+from ottla.broker.requests import dispatch
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
     from ottla.broker.context.services import BrokerServices
+    from ottla.broker.network.admission import Admission
+    from ottla.broker.network.answers import Answers
     from ottla.broker.quotas.connection_rates import Turn
     from ottla.broker.requests.authentication import Authentication
     from ottla.config.broker import BrokerConfig
     from ottla.runtime import Runtime, Server
-    from ottla.security.sasl import SaslSettings
+    from ottla.security.login_delays import LoginDelays
+    from ottla.security.sasl.mechanisms import SaslSettings, SaslUsers
+    from ottla.security.sasl.server import Authenticated
     from ottla.types import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -56,19 +63,25 @@ class BrokerServer:
         endpoint: Endpoint,
         quotas: ConnectionQuotas | None = None,
         memory: ConnectionMemory | None = None,
+        sasl_users: SaslUsers | None = None,
+        login_delays: LoginDelays | None = None,
     ) -> None:
-        """`quotas` counts the connections of all listeners of a broker, `memory` what they hold."""
+        """`quotas` counts the connections of all listeners of a broker, `memory` what they hold;
+        those that ask for SASL need `sasl_users` and `login_delays`."""
         self.listener = endpoint.listener
         self.processing = False
         self.max_request_bytes = config.integer("socket.request.max.bytes")
         # Of a peer that is not authenticated yet.
         self.max_token_bytes = config.integer("sasl.server.max.receive.size")
-        self.refusal_delay_s = config.integer("connection.failed.authentication.delay.ms") / 1000
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         self.small_read_buffer = self.read_buffer[:SMALL_BYTES]
         self.memory = memory or ConnectionMemory(limit_of(config))
         self.now_ms = runtime.clock.monotonic_ms
+        self.closings = RepeatedLines(connection_logger, runtime.clock)
+        self.failures = RepeatedLines(dispatch.logger, runtime.clock)
         self._sasl = _sasl_settings(config, endpoint)
+        self._sasl_users = sasl_users
+        self._login_delays = login_delays
         self._runtime = runtime
         self._endpoint = endpoint
         self._quotas = quotas or ConnectionQuotas(config)
@@ -97,13 +110,33 @@ class BrokerServer:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    def new_authentication(self) -> Authentication | None:
+    def new_admission(self, connection: ClientConnection, answers: Answers) -> Admission | None:
         """What a new connection has to pass first; None where the listener asks for nothing."""
         if self._sasl is None:
             return None
+        from ottla.broker.network.admission import Admission
+
+        return Admission(self, connection, answers)
+
+    def new_authentication(self, before: Authenticated | None = None) -> Authentication:
+        """For a new connection, or once more for one that is through."""
+        if self._sasl is None or self._sasl_users is None:
+            raise InvariantViolated("a listener without SASL is asked for an authentication")
         from ottla.broker.requests.authentication import Authentication
 
-        return Authentication(self._sasl)
+        return Authentication(self._sasl, self._sasl_users, self._runtime.clock, before)
+
+    def login_wait_s(self, host: str, name: str, *, is_refused: bool) -> float | None:
+        """How long the outcome of an authentication is held back; None where too many are."""
+        delays = self._login_delays
+        if delays is None:
+            raise InvariantViolated("a listener with SASL has no delays")
+        after = delays.after_failure if is_refused else delays.after_success
+        wait_ms = after(host, name, self.monotonic_ms())
+        return None if wait_ms is None else wait_ms / 1000
+
+    def monotonic_ms(self) -> float:
+        return self._runtime.clock.monotonic_ms()
 
     def time(self) -> float:
         """Seconds of the event loop's clock (virtual in simulation)."""

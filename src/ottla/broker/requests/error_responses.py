@@ -7,7 +7,7 @@ the code on each. The table below names the lists; fields of the same name are c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ class _Entries(NamedTuple):
     answered: str
     struct: str
     below: _Entries | None = None
+    # Each name is answered once, in order of names.
+    once: bool = False
 
 
 def _by_topic(struct: str, below: str, *, answered: str = "topics") -> _Entries:
@@ -85,6 +87,9 @@ _ENTRIES: dict[int, _Entries] = {
         "ReassignableTopicResponse", "ReassignablePartitionResponse", answered="responses"
     ),
     49: _Entries(("entries",), "entries", "EntryData"),
+    51: _Entries(
+        ("deletions", "upsertions"), "results", "AlterUserScramCredentialsResult", once=True
+    ),
     61: _Entries(
         ("topics",),
         "topics",
@@ -105,6 +110,7 @@ _IDENTITY_FIELDS = (
     "producer_id",
     "resource_type",
     "resource_name",
+    "user",
 )
 # A request that lists plain names is answered under one of these fields.
 _NAME_FIELDS = ("name", "group_id", "key", "transactional_id")
@@ -115,21 +121,23 @@ _ERROR_FIELDS = ("error_code", "partition_error_code")
 # Offsets without a default in the schemas: 0 would be one.
 _OFFSET_FIELDS = ("base_offset", "high_watermark", "low_watermark", "committed_offset")
 _NO_OFFSET = -1
-# Fetch calls a partition `partition` when asked and `partition_index` when answered.
-_ALIASES = {"partition_index": "partition"}
+# Fetch calls a partition `partition` when asked and `partition_index` when answered; SCRAM's users
+# have a `name` when asked for.
+_ALIASES = {"partition_index": "partition", "user": "name"}
 
 
 def error_response(
     loaded: LoadedRoute, request: Any, version: int, code: ErrorCode, message: str | None
-) -> Any | None:
-    """A response that says `code` in every place that can, None where there is no such place."""
+) -> Generator[None, None, Any | None]:
+    """A response that says `code` in every place that can, None where there is no such place. It
+    is long where the request was: the work may be left at every `yield`."""
     form = _Form(loaded.response_class, version, int(code), message)
     response = loaded.response_class()
     schema = loaded.response_class.SCHEMA
     form.set_error(response, schema.fields)
     entries = _ENTRIES.get(loaded.route.api_key)
     if entries is not None:
-        form.fill(response, request, entries, schema.fields)
+        yield from form.fill(response, request, entries, schema.fields)
     elif not _carries(schema.fields, "error_code", version):
         return None
     return response
@@ -153,7 +161,9 @@ class _Form(NamedTuple):
         if self.message is not None and _carries(fields, "error_message", self.version):
             item.error_message = self.message
 
-    def fill(self, answer: Any, asked: Any, entries: _Entries, fields: Iterable[Field]) -> None:
+    def fill(
+        self, answer: Any, asked: Any, entries: _Entries, fields: Iterable[Field]
+    ) -> Generator[None, None, None]:
         if not _carries(fields, entries.answered, self.version):
             return
         struct = getattr(self.response_class, entries.struct)
@@ -164,9 +174,13 @@ class _Form(NamedTuple):
                 item = struct()
                 _copy_identity(item, entry)
                 if entries.below is not None:
-                    self.fill(item, entry, entries.below, struct_fields)
+                    yield from self.fill(item, entry, entries.below, struct_fields)
                 self.set_error(item, struct_fields)
                 items.append(item)
+                yield
+        if entries.once:
+            by_user = {item.user: item for item in items}
+            items = [by_user[user] for user in sorted(by_user)]
         setattr(answer, entries.answered, items)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.bounds.batches import first_of
 from ottla.controller import partition_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.election import Strategy
@@ -48,9 +49,10 @@ def elect(
     """The new leader of each partition, or why there is none (processReplicaLeaderElection)."""
     elections: Elections = {}
     electable = []
+    unknown = []
     for tp in dict.fromkeys(asked):
         if not ctx.is_known(tp):
-            ctx.journal.info(f"Skipping replica leader election for {tp}: it does not exist")
+            unknown.append(tp)
             elections[tp] = KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
             )
@@ -63,6 +65,10 @@ def elect(
             elections[tp] = KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
         else:
             electable.append(tp)
+    if unknown:
+        ctx.journal.info(
+            f"Skipping replica leader election for {first_of(unknown)}: no such partition"
+        )
     strategy = Strategy.UNCLEAN if unclean else Strategy.PREFERRED
     failures = (
         (yield from partition_machine.to_online(ctx, electable, strategy)) if electable else {}

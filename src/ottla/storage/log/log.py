@@ -14,9 +14,10 @@ from ottla.errors import ErrorCode, InvariantViolated, KafkaError
 from ottla.runtime import Runtime
 from ottla.storage.append.checks import Batch, Origin
 from ottla.storage.append.follower import split_replicated
-from ottla.storage.append.leader import prepare_leader_append
+from ottla.storage.append.leader import Checked, check_in_steps, prepare_leader_append
 from ottla.storage.append.plain import is_plain, prepare_plain_append
 from ottla.storage.append.rolling import should_roll
+from ottla.storage.append.steps import Steps, finished
 from ottla.storage.log.flush import Flush
 from ottla.storage.log.leader_epochs import LeaderEpochs
 from ottla.storage.log.segments import Segments
@@ -185,10 +186,19 @@ class Log:
 
     # --- append -----------------------------------------------------------------------------
 
+    def check_in_steps(self, data: memoryview, origin: Origin = Origin.CLIENT) -> Steps[Checked]:
+        """What a leader checks before `append_as_leader`, whatever the log holds by then; raises
+        KafkaError."""
+        now_ms = self._runtime.clock.now_ms()
+        return check_in_steps(self.tp, self.settings, data, origin, now_ms)
+
     def append_as_leader(
-        self, data: memoryview, leader_epoch: int, origin: Origin = Origin.CLIENT
+        self, data: memoryview | Checked, leader_epoch: int, origin: Origin = Origin.CLIENT
     ) -> AppendInfo:
-        """Checks, assigns offsets in place and writes; raises KafkaError, OSError from the disk."""
+        """Assigns offsets in place and writes, after a check if there was none yet; raises
+        KafkaError, OSError from the disk."""
+        if isinstance(data, memoryview):
+            data = finished(self.check_in_steps(data, origin))
         now_ms = self._runtime.clock.now_ms()
         plan = prepare_leader_append(
             self.tp,
@@ -411,10 +421,6 @@ class Log:
 
     def write_snapshot(self) -> None:
         self.side_files.write_snapshot(self.producers)
-
-    def write_epochs(self) -> None:
-        """Called before the recovery point passes, and on close."""
-        self.side_files.write_epochs(self.epochs)
 
     def begin_flush(self) -> Flush:
         """What has to go to disk for all that was appended so far."""

@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.admin.policies import BadPolicyError, PolicyViolation, TopicRequest
 from ottla.broker.handlers import create_partitions, create_topics, delete_topics
 from ottla.broker.membership.registration import create_permanent_paths, register
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata import znodes
 from ottla.metadata.store import ConnectionLossError, NoNodeError
 from ottla.types import ZERO_TOPIC_ID, Endpoint
@@ -523,3 +523,124 @@ async def test_expansion_looks_again_when_the_topic_changed_meanwhile(
     stored = znodes.TopicZnode.decode((await store.get(path))[0])
     assert sorted(stored.partitions) == [0, 1, 2]
     assert stored.partitions[1].replicas == (3, 1), "the other writer's partition stays"
+
+
+TOO_MANY = (
+    ErrorCode.POLICY_VIOLATION,
+    "Excessively large number of partitions per request.",
+)
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [_topic("t", 2**31 - 1)],
+        [_topic("t", 10_001)],
+        [_topic(f"t{number}", 2_000) for number in range(6)],
+        [_topic(f"t{number}", 0) for number in range(10_001)],
+        [
+            Creatable(
+                name="t",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[
+                    Assignment(partition_index=number, broker_ids=[1]) for number in range(10_001)
+                ],
+            )
+        ],
+    ],
+    ids=["one huge", "one more than allowed", "together", "empty ones", "assigned"],
+)
+async def test_more_partitions_than_a_request_may_make(
+    here: Broker, store: EmbeddedStore, topics: list[Creatable]
+) -> None:
+    for validate_only in (True, False):
+        request = m.CreateTopicsRequest(topics=topics, timeout_ms=0, validate_only=validate_only)
+        with pytest.raises(KafkaError) as caught:
+            await create_topics.handle(here.context(5), request)
+        assert (caught.value.code, caught.value.message) == TOO_MANY
+    assert await store.children("/brokers/topics") == []
+
+
+async def test_as_many_partitions_as_a_request_may_make(here: Broker) -> None:
+    results = await create_topics.handle(
+        here.context(5), m.CreateTopicsRequest(topics=[_topic("t", 10_000)], timeout_ms=0)
+    )
+    assert [(r.error_code, r.error_message) for r in results.topics] == [
+        (ErrorCode.REQUEST_TIMED_OUT, None)
+    ]
+
+
+async def test_more_partitions_than_an_expansion_may_add(here: Broker) -> None:
+    here.show("t", 2)
+    request = m.CreatePartitionsRequest(
+        topics=[Expansion(name="t", count=10_003, assignments=None)], timeout_ms=0
+    )
+    with pytest.raises(KafkaError) as caught:
+        await create_partitions.handle(here.context(2), request)
+    assert (caught.value.code, caught.value.message) == TOO_MANY
+
+
+async def test_a_topic_that_does_not_fit_a_znode_is_refused_and_others_are_made(
+    here: Broker, store: EmbeddedStore
+) -> None:
+    replicas = list(range(100_000, 100_030))
+    large = Creatable(
+        name="large",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[
+            Assignment(partition_index=number, broker_ids=replicas) for number in range(6_000)
+        ],
+    )
+    results = await here.create(large, _topic("small"))
+    assert [r.error_code for r in results] == [
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    ]
+    assert "too large to be stored" in results[0].error_message
+    assert await store.children("/brokers/topics") == ["small"]
+    assert await store.exists("/config/topics/large") is None
+
+
+async def test_topics_with_long_configs_do_not_share_a_packet(
+    here: Broker, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+    multi = store.multi
+
+    async def measured(ops: Any) -> Any:
+        sizes.append(sum(len(op.data or b"") for op in ops))
+        return await multi(ops)
+
+    monkeypatch.setattr(store, "multi", measured)
+    replicas = ",".join(f"{number}:1" for number in range(5_000))[:32_000].rpartition(",")[0]
+    topics = [
+        _topic(f"t{number}", leader_replication_throttled_replicas=replicas) for number in range(50)
+    ]
+    assert {r.error_code for r in await here.create(*topics)} == {ErrorCode.REQUEST_TIMED_OUT}
+    assert len(await store.children("/brokers/topics")) == 50
+    assert len(sizes) > 2
+    assert max(sizes) <= 512 * 1024
+
+
+async def test_automatic_creation_stays_within_the_bound_of_a_request(
+    store: EmbeddedStore,
+) -> None:
+    await create_permanent_paths(store)
+    here = Broker(store, num_partitions="4000", default_replication_factor="1")
+    codes = await here.admin.missing_topics(["a", "b", "c"], create=True)
+    assert codes == {
+        "a": ErrorCode.LEADER_NOT_AVAILABLE,
+        "b": ErrorCode.LEADER_NOT_AVAILABLE,
+        "c": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # whoever wants it asks again
+    }
+    assert sorted(await store.children("/brokers/topics")) == ["a", "b"]
+
+
+async def test_refused_topics_do_not_fill_the_log(
+    here: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "ottla.broker.admin.topics"):
+        await here.create(*(_topic(f"bad name {number}") for number in range(1_000)))
+    assert len([line for line in caplog.messages if "is not created" in line]) == 100

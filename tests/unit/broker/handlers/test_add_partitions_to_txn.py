@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.bounds.turns import Turns
 from ottla.broker.context.request import RequestContext
 from ottla.broker.handlers import ROUTES_BY_KEY
 from ottla.coordinator.transactions.transaction import Transaction
@@ -47,6 +48,7 @@ async def ask(
     module: str, request: Any, version: int, *rights: tuple[Operation, ResourceType], **parts: Any
 ) -> Any:
     services = SimpleNamespace(
+        turns=Turns(),
         **{"transactions": Untouchable(), "groups": Untouchable(), **parts},
         runtime=SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: 0)),
         metadata_cache=SimpleNamespace(contains=lambda _: True),

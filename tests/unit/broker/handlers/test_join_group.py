@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.bounds.turns import Turns
 from ottla.broker.context.request import RequestContext
 from ottla.broker.handlers import ROUTES_BY_KEY
 from ottla.errors import ErrorCode, KafkaError
@@ -65,6 +66,7 @@ class Client:
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         self.services: Any = SimpleNamespace(
+            turns=Turns(),
             groups=rig.coordinator,
             runtime=rig.runtime,
             metadata_cache=Cache(),

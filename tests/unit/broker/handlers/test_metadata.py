@@ -210,3 +210,10 @@ async def test_describe_cluster(version: int, endpoint_type: int, code: int) -> 
     if not code:
         assert [b.broker_id for b in answer.brokers] == [1, 2]
         assert (answer.cluster_id, answer.controller_id) == ("cluster", 1)
+
+
+async def test_an_id_or_a_name_that_is_asked_for_twice_is_answered_once() -> None:
+    by_id = await _ask(12, [Topic(name=None, topic_id=ID)] * 1000)
+    assert [(topic.name, len(topic.partitions)) for topic in by_id.topics] == [("t", 2)]
+    by_name = await _ask(12, [Topic(name="t")] * 1000)
+    assert [(topic.name, len(topic.partitions)) for topic in by_name.topics] == [("t", 2)]

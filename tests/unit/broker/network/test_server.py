@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from ottla.bounds.turns import Turns
 from ottla.broker import handlers
+from ottla.broker.context.listener_roles import ListenerRoles
 from ottla.broker.context.request import CloseConnection
 from ottla.broker.network.connection import ClientConnection
 from ottla.broker.network.intake import READ_AHEAD_BYTES
@@ -47,8 +49,10 @@ def _services() -> Any:
     """None but those that a connection itself looks at; the handlers here need no others."""
     return SimpleNamespace(
         authorizer=None,
+        listener_roles=ListenerRoles(),
         request_metrics=None,
         client_quotas=None,
+        turns=Turns(),
         replica_manager=SimpleNamespace(
             appends=SimpleNamespace(partitions=SimpleNamespace(get=lambda _: None))
         ),
@@ -418,24 +422,24 @@ async def test_closing_the_server_ends_connections_and_handlers(
 
 @pytest.mark.filterwarnings("error")
 async def test_a_request_that_comes_with_the_stop_leaves_nothing_behind(
-    start: StartServer, route: Any
+    start: StartServer, route: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[Any] = []
+    cancelled: list[Any] = []
+    begin = ClientConnection._begin
 
     async def handle(ctx: Any, request: Any) -> Any:
         raise AssertionError("it had no turn")
 
-    def begin(ctx: Any, request: Any) -> Any:
-        begun.append(handle(ctx, request))
+    def begin_amid_the_stop(self: ClientConnection, frame: memoryview) -> None:
+        begin(self, frame)
         # What the stop does, before the request's task has its first turn.
-        for served in server._connections:
-            asyncio.get_running_loop().call_soon(served.cancel)
-        return begun[0]
+        cancelled.append(self._running)
+        self.cancel()
 
-    route("CreateTopics", begin)
-    server = await start()
-    await _close_amid(server, m.CreateTopicsRequest(), 5)
-    assert inspect.getcoroutinestate(begun[0]) == inspect.CORO_CLOSED
+    monkeypatch.setattr(ClientConnection, "_begin", begin_amid_the_stop)
+    route("CreateTopics", handle)
+    await _close_amid(await start(), m.CreateTopicsRequest(), 5)
+    assert [inspect.getcoroutinestate(each) for each in cancelled] == [inspect.CORO_CLOSED]
 
 
 async def test_above_the_rate_of_connections_one_waits_for_its_turn(start: StartServer) -> None:

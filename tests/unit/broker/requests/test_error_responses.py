@@ -7,9 +7,19 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers import ROUTES, LoadedRoute, Route
-from ottla.broker.requests.error_responses import error_response
+from ottla.broker.requests import error_responses
 from ottla.errors import ErrorCode
 from ottla.wire import messages as m
+
+
+def error_response(*arguments: Any) -> Any:
+    """The whole response at once."""
+    making = error_responses.error_response(*arguments)
+    while True:
+        try:
+            next(making)
+        except StopIteration as stop:
+            return stop.value
 
 
 def _loaded(route: Route) -> LoadedRoute:
