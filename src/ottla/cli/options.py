@@ -189,7 +189,7 @@ def connect_admin(bootstrap_server: str | None, command_config: Path | None = No
     config = AdminConfig() if command_config is None else AdminConfig.from_file(command_config)
     bootstrap = bootstrap_server or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
     return Admin.connect(
-        system_runtime(),
+        config.connected(system_runtime()),
         bootstrap,
         client_id=config.client_id,
         timeout_ms=config.timeout_ms,

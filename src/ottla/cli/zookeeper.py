@@ -7,10 +7,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.zk.server.secure_port import SecurePort
+    from ottla.zk.server.server import ZooKeeperServer
 
 DEFAULT_PORT = 2181
 # As in `zk/server`, which is not imported for a help text.
@@ -26,7 +31,7 @@ async def serve(
     data_dir: Path | None,
     host: str = "127.0.0.1",
     *,
-    ready_callback: Callable[[int], None] | None = None,
+    ready_callback: Callable[[ZooKeeperServer], None] | None = None,
     tick_ms: int = 2000,
     min_session_timeout_ms: int | None = None,
     max_session_timeout_ms: int | None = None,
@@ -36,8 +41,9 @@ async def serve(
     max_client_connections: int = MAX_CLIENT_CNXNS,
     max_client_memory_mb: int = MAX_CLIENT_MEMORY_MB,
     words: str = WORDS,
+    secure: SecurePort | None = None,
 ) -> None:
-    """Runs until SIGTERM, SIGINT or SIGHUP. `ready_callback` gets the port once clients may come.
+    """Runs until SIGTERM, SIGINT or SIGHUP. `ready_callback` is called once clients may come.
 
     Raises OSError where the port or the folder cannot be used, StoreFailed where the disk
     refuses a write later.
@@ -71,6 +77,7 @@ async def serve(
         max_connections=_places(),
         max_client_connections=max_client_connections,
         max_held_bytes=max_client_memory_mb << 20,
+        secure=secure,
         on_failure=fail,
     )
     await server.start()
@@ -78,7 +85,7 @@ async def serve(
         loop.add_signal_handler(number, stop)
     try:
         if ready_callback is not None:
-            ready_callback(server.port)
+            ready_callback(server)
         await stopped
     finally:
         await server.stop()
@@ -147,6 +154,17 @@ def _places() -> int:
     show_default=True,
     help="Four-letter words that are answered, or *.",
 )
+@click.option(
+    "--secure-client-port",
+    type=click.IntRange(0, 65535),
+    help="A second port, on which clients speak TLS; needs --tls-properties.",
+)
+@click.option(
+    "--tls-properties",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The ssl.* lines of zoo.cfg: ssl.keyStore.location, ssl.trustStore.location, …",
+)
 def command(
     port: int,
     host: str,
@@ -161,6 +179,8 @@ def command(
     max_client_cnxns: int,
     max_client_memory_mb: int,
     words: str,
+    secure_client_port: int | None,
+    tls_properties: Path | None,
 ) -> None:
     """Serve a metadata store that ZooKeeper clients and Apache Kafka brokers can use."""
     if is_repair:
@@ -170,8 +190,11 @@ def command(
 
     from ottla.process.data_folder import make_private
 
-    def ready(bound_port: int) -> None:
-        click.echo(f"ready: zookeeper={host}:{bound_port} data={data_dir}")
+    secure = _secure_port(secure_client_port, tls_properties)
+
+    def ready(server: ZooKeeperServer) -> None:
+        also = "" if secure is None else f" secure={host}:{server.secure_port}"
+        click.echo(f"ready: zookeeper={host}:{server.port}{also} data={data_dir}")
         sys.stdout.flush()
 
     try:
@@ -191,6 +214,7 @@ def command(
                 max_client_connections=max_client_cnxns,
                 max_client_memory_mb=max_client_memory_mb,
                 words=words,
+                secure=secure,
             )
         )
     except OSError as error:
@@ -216,6 +240,24 @@ def _repair(folder: Path) -> None:
         lock.release()
     for line in told or [f"{folder} is whole: nothing was changed"]:
         click.echo(line)
+
+
+def _secure_port(port: int | None, file: Path | None) -> SecurePort | None:
+    if port is None and file is None:
+        return None
+    if port is None or file is None:
+        raise click.UsageError("--secure-client-port and --tls-properties go together")
+    from ottla.config.definitions import parse_properties
+    from ottla.runtime import SystemDisk
+    from ottla.security.tls.store import StoreTls
+    from ottla.security.tls.transport import TlsServer
+    from ottla.zk.server.secure_port import SecurePort
+
+    try:
+        tls = StoreTls(parse_properties(file.read_text(encoding="latin-1")), SystemDisk())
+    except OttlaError as error:
+        raise click.ClickException(f"{file}: {error}") from None
+    return SecurePort(port, TlsServer(tls, "secureClientPort").wrap)
 
 
 def _super_digest(file: Path | None) -> str | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.client.connection import Connection
 from ottla.config.definitions import ConfigError
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, HandshakeRefused, KafkaError
 from ottla.security.sasl.exchange import Credentials
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from ottla.wire import messages as m
@@ -127,11 +127,14 @@ class Channel:
         credentials: Credentials | None = None,
     ) -> Channel:
         """Connects, asks for versions and says who this is. Raises OSError where no Kafka broker
-        answers, KafkaError where it refuses the user."""
+        answers, KafkaError where it refuses the user, or one side the other's certificate."""
         async with asyncio.timeout(timeout_ms / 1000):
-            connection = await Connection.open(
-                runtime.network, *address, client_id=client_id, timeout_ms=timeout_ms
-            )
+            try:
+                connection = await Connection.open(
+                    runtime.network, *address, client_id=client_id, timeout_ms=timeout_ms
+                )
+            except HandshakeRefused as error:
+                raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from None
             try:
                 # Version 0 is understood by every broker and already says all that is needed.
                 answer = await connection.send(m.ApiVersionsRequest(), 0, timeout_ms=timeout_ms)

@@ -23,9 +23,11 @@ from ottla.security.sasl.mechanisms import LOGIN_MODULES, MECHANISMS, client_cre
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ottla.runtime import Runtime
     from ottla.security.sasl.exchange import Credentials
+    from ottla.security.tls.settings import TlsSettings
 
-_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,17 @@ class AdminConfig:
     client_id: str = DEFAULT_CLIENT_ID
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     credentials: Credentials | None = None
+    # None: connections are not encrypted.
+    tls: TlsSettings | None = None
+
+    def connected(self, runtime: Runtime) -> Runtime:
+        """The runtime with connections as these settings want them; raises ConfigError for keys
+        and certificates that cannot be used."""
+        if self.tls is None:
+            return runtime
+        from ottla.security.tls.network import client_runtime  # few clients need it
+
+        return client_runtime(runtime, self.tls)
 
     @classmethod
     def from_file(cls, path: Path) -> AdminConfig:
@@ -50,16 +63,29 @@ class AdminConfig:
             client_id=properties.get("client.id") or DEFAULT_CLIENT_ID,
             timeout_ms=timeout_ms,
             credentials=_credentials(properties),
+            tls=_tls(properties),
         )
 
 
-def _credentials(properties: dict[str, str]) -> Credentials | None:
+def _protocol(properties: dict[str, str]) -> str:
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise InvalidConfigValue(
             "security.protocol", protocol, f"String must be one of: {', '.join(_PROTOCOLS)}"
         )
-    if protocol == "PLAINTEXT":
+    return protocol
+
+
+def _tls(properties: dict[str, str]) -> TlsSettings | None:
+    if not _protocol(properties).endswith("SSL"):
+        return None
+    from ottla.security.tls.settings import TlsSettings
+
+    return TlsSettings.from_properties(properties)
+
+
+def _credentials(properties: dict[str, str]) -> Credentials | None:
+    if not _protocol(properties).startswith("SASL_"):
         return None
     # Kafka's default mechanism is GSSAPI, so that a file without one cannot be meant for PLAIN.
     mechanism = properties.get("sasl.mechanism", "GSSAPI")

@@ -7,8 +7,6 @@ from ottla.config.definitions import INT_MAX, ConfigError
 from ottla.config.values import SECURITY_PROTOCOLS, BrokerValues, comma_separated
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-# What the broker can really serve; anything else is refused at start, never served in the clear.
-SERVED_SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 
 
 class RequirementFailed(ConfigError):
@@ -123,12 +121,6 @@ def _check_listeners(config: BrokerValues) -> None:
         "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP "
         "address.",
     )
-    for endpoint in config.listeners:
-        _require(
-            endpoint.security_protocol in SERVED_SECURITY_PROTOCOLS,
-            f"Listener {endpoint.listener} asks for {endpoint.security_protocol}, which is not "
-            f"supported; supported: {', '.join(SERVED_SECURITY_PROTOCOLS)}",
-        )
 
 
 def _check_control_listener(config: BrokerValues, advertised: list[str]) -> None:

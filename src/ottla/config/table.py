@@ -13,6 +13,30 @@ ottla.zookeeper.digest.file Str null
   File with user:password, by which the broker proves to the store who it is (digest scheme).
 zookeeper.max.in.flight.requests I 10 >=1
   Requests to the store that may be unanswered at once.
+zookeeper.clientCnxnSocket Str null
+  The class with which Java connects to the store; not used here.
+zookeeper.ssl.cipher.suites List null
+  Cipher suites towards the store.
+zookeeper.ssl.client.enable B false
+  Whether the store is spoken to with TLS.
+zookeeper.ssl.enabled.protocols List null
+  Versions of TLS towards the store; zookeeper.ssl.protocol when unset.
+zookeeper.ssl.endpoint.identification.algorithm Str HTTPS
+  HTTPS: the store's certificate is compared with its host; empty: not.
+zookeeper.ssl.keystore.location Str null
+  File with the key and certificate shown to the store.
+zookeeper.ssl.keystore.password Pwd null
+  Password of that file.
+zookeeper.ssl.keystore.type Str null
+  PEM or PKCS12; by the file's name when unset.
+zookeeper.ssl.protocol Str TLSv1.2
+  Version of TLS towards the store.
+zookeeper.ssl.truststore.location Str null
+  File with the certificates trusted in the store's place.
+zookeeper.ssl.truststore.password Pwd null
+  Password of that file.
+zookeeper.ssl.truststore.type Str null
+  PEM or PKCS12; by the file's name when unset.
 broker.id.generation.enable B true
   Whether a broker with id -1 gets one from the store.
 reserved.broker.max.id I 1000 >=0
@@ -77,6 +101,34 @@ sasl.server.max.receive.size I 524288
   Largest SASL token that is accepted.
 ssl.client.auth Str none in:required,requested,none pb
   Whether clients must show a certificate.
+ssl.cipher.suites List "" pb
+  Cipher suites of TLS, by Java's or OpenSSL's names; all that OpenSSL has on when empty.
+ssl.enabled.protocols List TLSv1.2,TLSv1.3 pb
+  Versions of TLS that are spoken.
+ssl.endpoint.identification.algorithm Str https pb
+  https: brokers compare each other's certificates with the host; empty: not.
+ssl.key.password Pwd null pb
+  Password of the private key in a PEM key store.
+ssl.keystore.certificate.chain Pwd null pb
+  The certificate and those that signed it, as PEM text.
+ssl.keystore.key Pwd null pb
+  The private key, as PEM text.
+ssl.keystore.location Str null pb
+  File with the private key and its certificates.
+ssl.keystore.password Pwd null pb
+  Password of that file, where it is PKCS12.
+ssl.keystore.type Str JKS pb
+  PEM or PKCS12; as JKS a file may be PKCS12.
+ssl.principal.mapping.rules Str DEFAULT
+  How the name in a client's certificate becomes a principal.
+ssl.truststore.certificates Pwd null pb
+  Certificates that are trusted, as PEM text.
+ssl.truststore.location Str null pb
+  File with the certificates that are trusted; the system's when unset.
+ssl.truststore.password Pwd null pb
+  Password of that file, where it is PKCS12.
+ssl.truststore.type Str JKS pb
+  PEM or PKCS12; as JKS a file may be PKCS12.
 sasl.mechanism.inter.broker.protocol Str GSSAPI pb
   SASL mechanism between brokers.
 sasl.enabled.mechanisms List GSSAPI pb
@@ -328,8 +380,8 @@ ottla.metrics.port I -1 >=-1
 # Valid in Kafka, without a meaning here: accepted with a warning. A trailing dot is a prefix.
 WITHOUT_MEANING = (
     "zookeeper.sync.time.ms",
-    "zookeeper.clientCnxnSocket",
-    "zookeeper.ssl.",
+    "zookeeper.ssl.crl.enable",
+    "zookeeper.ssl.ocsp.enable",
     "fetch.purgatory.purge.interval.requests",
     "producer.purgatory.purge.interval.requests",
     "delete.records.purgatory.purge.interval.requests",
@@ -353,7 +405,12 @@ WITHOUT_MEANING = (
     "sasl.login.",
     "sasl.server.callback.handler.class",
     "sasl.client.callback.handler.class",
-    "ssl.",
+    "ssl.engine.factory.class",
+    "ssl.keymanager.algorithm",
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
     "log4j.",
 )
 

@@ -26,7 +26,9 @@ from ottla.security.setup import (
     check_security,
     make_login_delays,
     make_sasl_users,
+    make_tls,
     make_token_keys,
+    store_context,
 )
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.controller.controller import Controller
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
+    from ottla.security.tls.broker import BrokerTls
     from ottla.types import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -65,6 +68,8 @@ class Node:
         self.strict_transitions = strict_transitions
         self.dir_locks = DirLocks(runtime.disk)
         self.runtime = runtime
+        # Of listeners that are encrypted; None where none is.
+        self.tls: BrokerTls | None = None
         # Set when the broker can no longer do its duty; `run_broker` then ends with the error.
         self.failed: asyncio.Future[None] | None = None
         self._store = store
@@ -133,6 +138,7 @@ class Node:
         cluster_id = await registration.cluster_id(store, self.runtime.random)
         broker_id = await self._settle_broker_id(store, cluster_id)
         self.config = await with_dynamic_config(self.config, store, broker_id)
+        self.tls = make_tls(self.config, self.runtime)
         parts = self._parts = NodeParts(self, store, broker_id, cluster_id)
         self._endings += [parts.channel.shutdown, parts.controller.stop]
         await parts.topic_settings.load_all()
@@ -191,9 +197,11 @@ class Node:
         delays = make_login_delays(self.config)
         memory = memory_accounts(self.config)
         for endpoint in self.config.listeners:
+            is_tls = endpoint.security_protocol.endswith("SSL")
+            tls = self.tls.endpoint(endpoint.listener) if self.tls and is_tls else None
             account = memory[endpoint.listener]
             server = BrokerServer(
-                self.runtime, self.config, endpoint, quotas, account, sasl_users, delays
+                self.runtime, self.config, endpoint, quotas, account, sasl_users, delays, tls
             )
             await _bind(server, endpoint)
             self._servers.append(server)
@@ -307,6 +315,8 @@ class Node:
     def reconfigure(self, config: BrokerConfig) -> None:
         """Broker configs changed while it runs."""
         self.config = config
+        if self.tls is not None:
+            self.tls.reconfigure(config)
         for server in self._servers:
             server.reconfigure(config)
 
@@ -367,6 +377,7 @@ async def _bind(server: BrokerServer, endpoint: Endpoint) -> None:
 async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
     from ottla.zk.client.store import ZooKeeperClient
 
+    context = store_context(config, runtime)
     try:
         store = await ZooKeeperClient.connect(
             runtime,
@@ -374,6 +385,7 @@ async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
             session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
             connect_timeout_ms=config.integer("zookeeper.connection.timeout.ms"),
             credentials=store_credentials(config),
+            ssl_context=context,
         )
     except StoreUnreachableError as error:
         raise StartError(

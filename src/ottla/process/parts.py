@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,7 +46,8 @@ from ottla.storage.manager.log_manager import MAX_OPEN_FILES, LogManager
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.store import MetadataStore
-    from ottla.runtime import Runtime
+    from ottla.runtime import Network, Runtime
+    from ottla.security.tls.broker import BrokerTls
     from ottla.storage.manager.dir_lock import DirLocks
 
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
@@ -58,6 +60,7 @@ class Process(Protocol):
     runtime: Runtime
     dir_locks: DirLocks
     strict_transitions: bool
+    tls: BrokerTls | None
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs work in the background until the process stops."""
@@ -78,26 +81,28 @@ class NodeParts:
         config, runtime = process.config, process.runtime
         self._process = process
         self._store = store
+        # Connections to other brokers are encrypted where the listener is.
+        self._control_network = self._network_of(config.control_listener)
+        self._peer_runtime = replace(
+            runtime, network=self._network_of(config.inter_broker_listener)
+        )
         cache = MetadataCache()
         self.topic_settings = TopicSettings(config, store)
         self.topic_settings.forget_deleted(cache)
-        self.log_manager = LogManager(
-            runtime,
-            config,
-            self.topic_settings.of,
-            lock_dir=process.dir_locks.take,
-            max_open_files=share_for_segments(MAX_OPEN_FILES),
-            owners_are_known=False,
-        )
+        self.log_manager = self._make_log_manager()
         self.control_credentials = peer_credentials(config, config.control_listener)
         self.channel = ControllerChannel(
-            runtime.network, cache, config.control_listener, broker_id, self.control_credentials
+            self._control_network,
+            cache,
+            config.control_listener,
+            broker_id,
+            self.control_credentials,
         )
         epochs = OrderEpochs(ask_store=stored_controller_epoch(store))
         self.alter_isr = AlterIsrManager(self.channel, broker_id, lambda: epochs.broker_epoch)
         self.metrics = metrics_of(config, self.alter_isr, lambda: self.replica_manager)
         self.replica_manager = ReplicaManager(
-            runtime,
+            self._peer_runtime,
             config,
             self.log_manager,
             cache,
@@ -111,7 +116,7 @@ class NodeParts:
         cache.add_listener(CatchUp(self.stale_logs, cache, process.spawn).metadata_came)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
         self.transactions = transaction_parts(
-            runtime,
+            self._peer_runtime,
             config,
             self.replica_manager,
             cache,
@@ -147,6 +152,17 @@ class NodeParts:
             self._take_quota,
         )
 
+    def _make_log_manager(self) -> LogManager:
+        process = self._process
+        return LogManager(
+            process.runtime,
+            process.config,
+            self.topic_settings.of,
+            lock_dir=process.dir_locks.take,
+            max_open_files=share_for_segments(MAX_OPEN_FILES),
+            owners_are_known=False,
+        )
+
     def _fetch_service(self, cache: MetadataCache) -> FetchService:
         replicas = self.replica_manager
         return FetchService(
@@ -160,7 +176,7 @@ class NodeParts:
 
     def _join(self, broker_id: int, cluster_id: str, cache: MetadataCache) -> BrokerServices:
         """What all connections share."""
-        config, runtime, store = self._process.config, self._process.runtime, self._store
+        config, runtime, store = self._process.config, self._peer_runtime, self._store
         return BrokerServices(
             runtime=runtime,
             config=config,
@@ -185,7 +201,12 @@ class NodeParts:
             delegation_tokens=self.delegation_tokens,
             client_quotas=self.client_quotas,
             request_metrics=None if self.metrics is None else self.metrics.requests,
+            tls=self._process.tls,
         )
+
+    def _network_of(self, listener: str) -> Network:
+        network, tls = self._process.runtime.network, self._process.tls
+        return network if tls is None else tls.network(network, listener)
 
     def publish_lifecycle(self) -> Callable[[], Awaitable[None]]:
         """From now on, until the returned call, the controller's events go to a topic."""
@@ -199,7 +220,7 @@ class NodeParts:
     async def _connect_to_broker(self, host: str, port: int) -> Connection:
         """A connection for the controller's requests; its client id is the controller's id."""
         return await Connection.open(
-            self._process.runtime.network,
+            self._control_network,
             host,
             port,
             client_id=str(self.services.broker_id),

@@ -66,10 +66,12 @@ class UpOptions:
 def broker_properties(options: UpOptions, broker_id: int) -> dict[str, str]:
     """The server.properties of one broker of `ottla up`."""
     replication = str(min(3, options.brokers))
+    # What brokers speak among themselves, all speak: there is one listener.
+    protocol = options.overrides.get("security.inter.broker.protocol", "PLAINTEXT").upper()
     properties = {
         "broker.id": str(broker_id),
-        "listeners": f"PLAINTEXT://{join_address(options.host, options.port + broker_id)}",
-        "advertised.listeners": f"PLAINTEXT://{options.broker_address(broker_id)}",
+        "listeners": f"{protocol}://{join_address(options.host, options.port + broker_id)}",
+        "advertised.listeners": f"{protocol}://{options.broker_address(broker_id)}",
         "log.dirs": str(options.data.absolute() / f"broker-{broker_id}"),
         "zookeeper.connect": options.zookeeper_connect,
         "zookeeper.session.timeout.ms": "6000",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
 
     from ottla.config.broker import BrokerConfig
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.security.sasl.oauth.keys import TokenKeys
     from ottla.security.sasl.oauth.validation import OAuthSettings
     from ottla.security.scram_users import ScramUserCache
+    from ottla.security.tls.broker import BrokerTls
 
 _NONCE_BITS = 160
 
@@ -110,6 +112,24 @@ def make_authorizer(
 
     settings = authorizer_settings(config.static)
     return None if settings is None else AclAuthorizer(runtime, store, settings)
+
+
+def make_tls(config: BrokerConfig, runtime: Runtime) -> BrokerTls | None:
+    """None where no listener is encrypted; raises ConfigError for keys that cannot be used."""
+    if not any(endpoint.security_protocol.endswith("SSL") for endpoint in config.listeners):
+        return None
+    from ottla.security.tls.broker import BrokerTls
+
+    return BrokerTls(config, runtime.disk)
+
+
+def store_context(config: BrokerConfig, runtime: Runtime) -> ssl.SSLContext | None:
+    """How to connect to the store; None for in the clear. Raises ConfigError."""
+    if not config.boolean("zookeeper.ssl.client.enable"):
+        return None
+    from ottla.security.tls.store import broker_context
+
+    return broker_context(config, runtime.disk)
 
 
 def make_tokens(

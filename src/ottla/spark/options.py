@@ -16,6 +16,7 @@ from ottla.client.cluster import parse_bootstrap
 from ottla.client.settings import AdminConfig
 from ottla.config.definitions import ConfigError, nearest_name
 from ottla.security.sasl.exchange import Credentials
+from ottla.security.tls.settings import TlsSettings
 from ottla.spark.errors import OptionError
 from ottla.wire.compression import CODEC_NAMES
 
@@ -87,6 +88,8 @@ class Connect:
     client_id: str = "ottla-spark"
     credentials: Credentials | None = None
     timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
+    # None: connections are not encrypted.
+    tls: TlsSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +222,7 @@ class _Options:
             properties.get("client.id") or "ottla-spark",
             admin.credentials,
             self.kafka_number("request.timeout.ms", DEFAULT_REQUEST_TIMEOUT_MS),
+            admin.tls,
         )
 
 

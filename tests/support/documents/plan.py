@@ -159,7 +159,14 @@ PLANS: Mapping[str, PagePlan] = {
             " alice.properties --create --max-life-time-period -1 --renewer-principal"
             " User:scheduler": _ELSEWHERE + "tests/integration/test_security_tokens.py",
         },
-        stays={"ottla zookeeper --super-digest-file super.digest": "ls ottla-data/store/*"},
+        stays={
+            "ottla zookeeper --super-digest-file super.digest": "ls ottla-data/store/*",
+            "ottla zookeeper --port 12184 --data secure-store --secure-client-port 12281"
+            " --tls-properties store.properties": (
+                "openssl s_client -connect localhost:12281 -CAfile ca.pem -cert broker.pem"
+                " -key broker.pem -verify_return_error < /dev/null"
+            ),
+        },
     ),
     "docs/simulation.md": PagePlan(
         left_out={

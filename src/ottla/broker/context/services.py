@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
     from ottla.security.delegation_tokens import DelegationTokens
+    from ottla.security.tls.broker import BrokerTls
 
 
 @dataclass(slots=True)
@@ -65,3 +66,5 @@ class BrokerServices:
     request_metrics: RequestMetrics | None = None
     # Of the event loop, for requests that are long work.
     turns: Turns = field(default_factory=Turns)
+    # None: no listener is encrypted.
+    tls: BrokerTls | None = None

@@ -21,6 +21,8 @@ from ottla.broker.requests import dispatch
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.broker.context.services import BrokerServices
     from ottla.broker.network.admission import Admission
     from ottla.broker.network.answers import Answers
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.security.login_delays import LoginDelays
     from ottla.security.sasl.mechanisms import SaslSettings, SaslUsers
     from ottla.security.sasl.server import Authenticated
+    from ottla.security.tls.transport import TlsEndpoint
     from ottla.types import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -65,9 +68,10 @@ class BrokerServer:
         memory: ConnectionMemory | None = None,
         sasl_users: SaslUsers | None = None,
         login_delays: LoginDelays | None = None,
+        tls: TlsEndpoint | None = None,
     ) -> None:
         """`quotas` counts the connections of all listeners of a broker, `memory` what they hold;
-        those that ask for SASL need `sasl_users` and `login_delays`."""
+        those that ask for SASL need `sasl_users` and `login_delays`, those with TLS `tls`."""
         self.listener = endpoint.listener
         self.processing = False
         self.max_request_bytes = config.integer("socket.request.max.bytes")
@@ -82,6 +86,9 @@ class BrokerServer:
         self._sasl = _sasl_settings(config, endpoint)
         self._sasl_users = sasl_users
         self._login_delays = login_delays
+        if endpoint.security_protocol.endswith("SSL") and tls is None:
+            raise InvariantViolated("a listener with TLS would be served in the clear")
+        self._tls = tls
         self._runtime = runtime
         self._endpoint = endpoint
         self._quotas = quotas or ConnectionQuotas(config)
@@ -152,8 +159,16 @@ class BrokerServer:
     async def open(self) -> None:
         """Binds the socket; raises OSError."""
         self._server = await self._runtime.network.listen(
-            lambda: ClientConnection(self), self._endpoint.host, self._endpoint.port
+            self._connection_factory(), self._endpoint.host, self._endpoint.port
         )
+
+    def _connection_factory(self) -> Callable[[], asyncio.BaseProtocol]:
+        if self._tls is None:
+            return lambda: ClientConnection(self)
+        from ottla.security.tls.transport import TlsServer  # brokers without TLS start without it
+
+        tls = TlsServer(self._tls, self.listener)
+        return lambda: tls.wrap(ClientConnection(self))
 
     def start_processing(self, services: BrokerServices) -> None:
         """From now on requests are read, on the connections made so far as well."""

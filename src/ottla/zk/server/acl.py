@@ -1,4 +1,4 @@
-"""Who may do what: ACL schemes world, auth, digest and ip (PrepRequestProcessor.fixupACL). Pure."""
+"""Who may do what: ACL schemes world, auth, digest, x509, ip (PrepRequestProcessor.fixupACL)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ CREATE = 4
 DELETE = 8
 ADMIN = 16
 
+# Who one is, in the sense of the scheme `auth`.
+_PROVED = ("digest", "x509")
 # Who proved the super user's digest passes every ACL.
 _SUPER = "super"
 
@@ -76,7 +78,7 @@ def resolve(acls: tuple[Acl, ...], identities: tuple[Identity, ...], path: str) 
         if acl.scheme == "world" and acl.id == "anyone":
             resolved[acl] = None
         elif acl.scheme == "auth":
-            proved = [identity for identity in identities if identity.scheme == "digest"]
+            proved = [identity for identity in identities if identity.scheme in _PROVED]
             if not proved:
                 raise InvalidAclError(path)
             for identity in proved:
@@ -164,6 +166,8 @@ def _in_network(address: str, network: str) -> bool:
 def _is_valid(acl: Acl) -> bool:
     if acl.scheme == "digest":
         return acl.id.count(":") == 1 and not acl.id.startswith(":")
+    if acl.scheme == "x509":  # the name in a certificate
+        return "=" in acl.id
     if acl.scheme == "ip" and len(acl.id) <= _MAX_NETWORK_CHARS:
         import ipaddress  # as above
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -37,6 +36,7 @@ from ottla.zk.server.options import StoreOptions
 from ottla.zk.server.packets import LARGE_BYTES, PacketStream
 from ottla.zk.server.pipeline import StoreFailed
 from ottla.zk.server.requests import HANDLERS, Steps
+from ottla.zk.server.secure_port import SecurePort
 from ottla.zk.server.sessions import PASSWORD_BYTES, Session, SessionLimits
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class ZooKeeperServer:
         fsync: bool = True,
         options: StoreOptions | None = None,
         engine: Engine | None = None,
-        ssl_context: ssl.SSLContext | None = None,
+        secure: SecurePort | None = None,
         max_packet_bytes: int = jute.MAX_PACKET_BYTES,
         max_connections: int = MAX_CONNECTIONS,
         max_client_connections: int = MAX_CLIENT_CONNECTIONS,
@@ -92,13 +92,14 @@ class ZooKeeperServer:
         self._data_dir = data_dir
         self._host = host
         self._asked_port = port
-        self._ssl_context = ssl_context
+        self._secure = secure
         self._admission = Admission(max_connections, max_client_connections)
         self._refusals = Complaints()
         self._closings = Complaints()
         self._on_failure = on_failure
         self._lock: HeldLock | None = None
         self._server: Server | None = None
+        self._secure_server: Server | None = None
         self._housekeeper: asyncio.Task[None] | None = None
         self._started_ms = 0.0
 
@@ -107,6 +108,12 @@ class ZooKeeperServer:
         if self._server is None:
             raise InvariantViolated("the server was not started")
         return self._server.port
+
+    @property
+    def secure_port(self) -> int:
+        if self._secure_server is None:
+            raise InvariantViolated("the server has no secure port")
+        return self._secure_server.port
 
     async def start(self) -> None:
         """Raises OSError (port in use, unwritable folder), DirInUse or DamagedFile."""
@@ -125,8 +132,12 @@ class ZooKeeperServer:
             lambda: _Connection(self),
             self._host,
             self._asked_port,
-            ssl_context=self._ssl_context,
         )
+        if self._secure is not None:
+            wrap = self._secure.wrap
+            self._secure_server = await self._runtime.network.listen(
+                lambda: wrap(_Connection(self)), self._host, self._secure.port
+            )
         if self._owns_engine:
             self.engine.pipeline.on_failure = self._failed
             await self.engine.start()
@@ -140,8 +151,9 @@ class ZooKeeperServer:
         if self._housekeeper is not None:
             self._housekeeper.cancel()
             self._housekeeper = None
-        if self._server is not None:
-            await self._server.close()
+        for server in (self._server, self._secure_server):
+            if server is not None:
+                await server.close()
         if self._owns_engine:
             await self.engine.stop()
         for connection in list(self.connections):
