@@ -45,7 +45,7 @@ check: setup
 
 # Two test files at a time: most of them wait for other processes more than they compute.
 test: setup peers
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5
 
 unit: setup
 	$(BIN)/pytest tests/unit

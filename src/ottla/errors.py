@@ -395,5 +395,10 @@ class KafkaError(OttlaError):
         self.message = message
 
 
+class HandshakeRefused(ConnectionError):
+    """The two sides of a TLS connection do not accept each other; to try again does not help
+    (SslAuthenticationException)."""
+
+
 class InvariantViolated(OttlaError):
     """Something that must never happen did; whoever meets it stops or resigns."""

@@ -11,6 +11,7 @@ import asyncio
 import fcntl
 import os
 import random
+import socket
 import ssl
 import struct
 import sys
@@ -118,6 +119,9 @@ class Disk(Protocol):
     def write_atomically(self, path: Path, data: bytes) -> None:
         """`<path>.tmp`, fsync, rename, fsync of the folder."""
 
+    def write_private(self, path: Path, data: bytes) -> None:
+        """As `write_atomically`, for the owner alone."""
+
     def exists(self, path: Path) -> bool: ...
     def is_dir(self, path: Path) -> bool: ...
     def size(self, path: Path) -> int: ...
@@ -152,15 +156,22 @@ class SystemClock:
 
 
 class _SystemServer:
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
+    def __init__(self, servers: list[asyncio.Server]) -> None:
+        """All of them listen on the same sockets."""
+        self._servers = servers
 
     @property
     def port(self) -> int:
-        return cast("int", self._server.sockets[0].getsockname()[1])
+        return cast("int", self._servers[0].sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        self._server.close()
+        for server in self._servers:
+            server.close()
+
+
+# Connections that are accepted in one turn of the loop, however many others want theirs. libuv
+# takes one per descriptor and turn, asyncio's own loop all that there are.
+ACCEPTS_PER_TURN = 16
 
 
 class SystemNetwork:
@@ -178,7 +189,17 @@ class SystemNetwork:
         server = await loop.create_server(
             protocol_factory, host, port, ssl=ssl_context, backlog=1024, reuse_address=True
         )
-        return _SystemServer(server)
+        servers = [server]
+        if type(loop).__module__.startswith("uvloop"):
+            for bound in server.sockets:
+                for _ in range(ACCEPTS_PER_TURN - 1):
+                    again = socket.socket(fileno=os.dup(bound.fileno()))
+                    servers.append(
+                        await loop.create_server(
+                            protocol_factory, sock=again, ssl=ssl_context, backlog=1024
+                        )
+                    )
+        return _SystemServer(servers)
 
     async def connect(
         self,
@@ -327,6 +348,26 @@ def _ask_for_lock(fd: int) -> tuple[int, int]:
     return kind, pid
 
 
+def replace_file(path: Path, data: bytes, mode: int) -> None:
+    """The whole file at once, synced, under its name. The temporary one is always made anew: what
+    somebody has put there, a link for instance, is taken away and not written through."""
+    temporary = path.with_name(path.name + ".tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(temporary, flags, mode)
+    except FileExistsError:
+        temporary.unlink()
+        fd = os.open(temporary, flags, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    temporary.replace(path)
+
+
 # Above this, one commit of the whole file system is cheaper than a commit for each file.
 _SYNCED_ONE_BY_ONE = 100
 
@@ -342,15 +383,19 @@ class SystemDisk:
         return path.read_bytes()
 
     def write_atomically(self, path: Path, data: bytes) -> None:
+        replace_file(path, data, 0o644)
+        self.sync_dir(path.parent)
+
+    def write_private(self, path: Path, data: bytes) -> None:
         temporary = path.with_name(path.name + ".tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        temporary.unlink(missing_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = SystemFile(os.open(temporary, flags, 0o600))
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
-            os.fsync(fd)
+            file.append(data)
+            file.sync()
         finally:
-            os.close(fd)
+            file.close()
         temporary.replace(path)
         self.sync_dir(path.parent)
 

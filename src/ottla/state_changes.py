@@ -9,10 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from ottla.printable import one_line
+
 LOGGER_NAME = "state.change.logger"
 # log4j's level below DEBUG, where Kafka writes what it does to each single replica.
 TRACE = 5
 MAX_WAITING_LINES = 10_000
+# Marks a record whose line feeds are ours.
+MANY_LINES = {"has_many_lines": True}
 
 logger = logging.getLogger(LOGGER_NAME)
 logging.addLevelName(TRACE, "TRACE")
@@ -21,9 +25,9 @@ logging.addLevelName(TRACE, "TRACE")
 def write_lines(level: int, lines: Iterable[str]) -> None:
     """All lines at once; each becomes a line of its own in the file (`process/logs.py`)."""
     if logger.isEnabledFor(level):
-        text = "\n".join(lines)
+        text = "\n".join(map(one_line, lines))
         if text:
-            logger.log(level, "%s", text)
+            logger.log(level, "%s", text, extra=MANY_LINES)
 
 
 class StateChangeLines:

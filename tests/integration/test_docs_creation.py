@@ -18,10 +18,8 @@ from pathlib import Path
 import pytest
 
 from ottla.testing import ProcessCluster
-from ottla.testing.java import java_command, missing_reason
 
 PAGE = Path(__file__).parents[2] / "docs" / "creation.md"
-ZOOKEEPER = "zookeeper-3.8"
 PATIENCE_S = 30.0
 
 
@@ -57,13 +55,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     here = tmp_path_factory.mktemp("reader")
     commands = here / "bin"
     commands.mkdir()
-    scripts = {"ottla": [sys.executable, "-m", "ottla"]}
-    if missing_reason(ZOOKEEPER) is None:
-        scripts["zkCli.sh"] = java_command(ZOOKEEPER, "org.apache.zookeeper.ZooKeeperMain")
-    for name, command in scripts.items():
-        script = commands / name
-        script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
-        script.chmod(0o755)
+    script = commands / "ottla"
+    command = shlex.join([sys.executable, "-m", "ottla"])
+    script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    script.chmod(0o755)
     overrides = {"ottla.lifecycle.topic.enable": "true"}
     with ProcessCluster(brokers=3, data=here / "ottla-data", overrides=overrides) as cluster:
         (commands / "bootstrap").write_text(cluster.bootstrap_servers)
@@ -73,13 +68,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def run(command: str, folder: Path) -> list[str]:
     commands = folder / "bin"
+    address = (commands / "zookeeper").read_text()
     environment = {
         **os.environ,
         "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
         "OTTLA_BOOTSTRAP_SERVER": (commands / "bootstrap").read_text(),
     }
     done = subprocess.run(
-        command.replace("127.0.0.1:2181", (commands / "zookeeper").read_text()),
+        command.replace("ottla zk get", f"ottla zk get --zookeeper {address}"),
         shell=True,
         cwd=folder,
         env=environment,
@@ -95,16 +91,10 @@ def run(command: str, folder: Path) -> list[str]:
 def test_the_page_shows_what_happens(folder: Path) -> None:
     followed = steps(PAGE.read_text())
     assert len(followed) >= 9, "the page has its commands"
-    left_out = []
     for command, shown in followed:
-        reason = missing_reason(ZOOKEEPER) if command.startswith("zkCli.sh") else None
-        if reason is not None:
-            left_out.append(f"{command}: {reason}")
-            continue
         expected = equal_parts(shown, folder)
         deadline = time.monotonic() + PATIENCE_S
         # Events are published a moment later than they happen.
         while (printed := equal_parts(run(command, folder), folder)) != expected:
             if time.monotonic() > deadline or not command.startswith("ottla events"):
                 assert printed == expected, command
-    print("\n".join(["left out:", *left_out]) if left_out else "all commands were run")

@@ -23,7 +23,7 @@ from ottla.security.acls import (
     ResourcePattern,
     ResourceType,
 )
-from ottla.security.sasl import PlainCredentials
+from ottla.security.sasl.plain import PlainCredentials
 from ottla.wire import messages as m
 from ottla.zk.embedded import EmbeddedStore
 from tests.support.integration.secure_cluster import ADMIN, ALICE, BOB, SecureCluster, running

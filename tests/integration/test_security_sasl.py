@@ -16,11 +16,10 @@ from ottla.client.connection import Connection
 from ottla.errors import ErrorCode
 from ottla.runtime import system_runtime
 from ottla.security.acls import Operation, ResourceType
-from ottla.security.sasl import PlainCredentials
-from ottla.wire import framing
+from ottla.security.sasl.plain import PlainCredentials
 from ottla.wire import messages as m
-from ottla.wire.codec import Message
 from tests.support.integration.local_cluster import HOST
+from tests.support.integration.sasl_peer import SaslPeer
 from tests.support.integration.secure_cluster import ADMIN, ALICE, JAAS, SecureCluster, running
 
 
@@ -28,41 +27,6 @@ from tests.support.integration.secure_cluster import ADMIN, ALICE, JAAS, SecureC
 async def cluster(tmp_path: Path) -> AsyncIterator[SecureCluster]:
     async with running(tmp_path) as cluster:
         yield cluster
-
-
-class RawPeer:
-    """A client that sends what it is told to."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    @classmethod
-    async def open(cls, cluster: SecureCluster) -> RawPeer:
-        return cls(*await asyncio.open_connection(HOST, cluster.port(0)))
-
-    def send(self, message: Message, version: int) -> None:
-        self._writer.writelines(framing.encode_request(message, version, 1, "raw"))
-
-    def send_frame(self, frame: bytes) -> None:
-        self._writer.write(struct.pack(">i", len(frame)) + frame)
-
-    async def frame(self) -> bytes | None:
-        """The next frame, None where the other side closed without one."""
-        try:
-            async with asyncio.timeout(5):
-                size = struct.unpack(">i", await self._reader.readexactly(4))[0]
-                return await self._reader.readexactly(size)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
-
-    async def answer(self, message: Message, version: int) -> Message | None:
-        self.send(message, version)
-        frame = await self.frame()
-        if frame is None:
-            return None
-        response_class = m.response_class(message.API_KEY)
-        _, offset = framing.decode_response_header(frame, message.API_KEY, version)
-        return response_class.decode(frame, version, offset)[0]
 
 
 async def test_the_right_password_opens_everything(cluster: SecureCluster) -> None:
@@ -82,7 +46,7 @@ async def test_the_right_password_opens_everything(cluster: SecureCluster) -> No
 async def test_anything_else_is_refused_and_the_connection_closed(
     cluster: SecureCluster, user: PlainCredentials, text: str
 ) -> None:
-    peer = await RawPeer.open(cluster)
+    peer = await SaslPeer.open(cluster)
     await peer.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 1)
     answer = await peer.answer(m.SaslAuthenticateRequest(auth_bytes=user.token), 2)
     assert answer == m.SaslAuthenticateResponse(
@@ -94,7 +58,7 @@ async def test_anything_else_is_refused_and_the_connection_closed(
 async def test_a_refusal_waits(tmp_path: Path) -> None:
     slow = {"connection.failed.authentication.delay.ms": "400"}
     async with running(tmp_path, settings=slow) as cluster:
-        peer = await RawPeer.open(cluster)
+        peer = await SaslPeer.open(cluster)
         await peer.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 1)
         before = time.monotonic()
         await peer.answer(m.SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 0)
@@ -103,7 +67,7 @@ async def test_a_refusal_waits(tmp_path: Path) -> None:
 
 
 async def test_another_authorization_id_is_refused(cluster: SecureCluster) -> None:
-    peer = await RawPeer.open(cluster)
+    peer = await SaslPeer.open(cluster)
     await peer.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 1)
     token = b"admin\0alice\0alice-secret"
     answer = await peer.answer(m.SaslAuthenticateRequest(auth_bytes=token), 1)
@@ -116,12 +80,12 @@ async def test_requests_before_authentication_get_no_answer(cluster: SecureClust
         (m.SaslAuthenticateRequest(auth_bytes=ADMIN.token), 1),
         (m.ListGroupsRequest(), 0),
     ):
-        peer = await RawPeer.open(cluster)
+        peer = await SaslPeer.open(cluster)
         assert await peer.answer(message, version) is None
 
 
 async def test_versions_may_be_asked_for_once(cluster: SecureCluster) -> None:
-    peer = await RawPeer.open(cluster)
+    peer = await SaslPeer.open(cluster)
     versions = m.ApiVersionsRequest(client_software_name="t", client_software_version="1")
     told = await peer.answer(versions, 3)
     assert isinstance(told, m.ApiVersionsResponse) and told.error_code == 0
@@ -129,7 +93,7 @@ async def test_versions_may_be_asked_for_once(cluster: SecureCluster) -> None:
 
 
 async def test_versions_may_be_asked_for_again_after_an_error(cluster: SecureCluster) -> None:
-    peer = await RawPeer.open(cluster)
+    peer = await SaslPeer.open(cluster)
     bad = m.ApiVersionsRequest(client_software_name="a b", client_software_version="1")
     told = await peer.answer(bad, 3)
     assert isinstance(told, m.ApiVersionsResponse)
@@ -144,7 +108,7 @@ async def test_versions_may_be_asked_for_again_after_an_error(cluster: SecureClu
 
 
 async def test_an_unknown_mechanism_is_told_which_there_are(cluster: SecureCluster) -> None:
-    peer = await RawPeer.open(cluster)
+    peer = await SaslPeer.open(cluster)
     answer = await peer.answer(m.SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
     assert answer == m.SaslHandshakeResponse(
         error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["PLAIN"]
@@ -153,7 +117,7 @@ async def test_an_unknown_mechanism_is_told_which_there_are(cluster: SecureClust
 
 
 async def test_another_request_in_the_middle_is_an_illegal_state(cluster: SecureCluster) -> None:
-    peer = await RawPeer.open(cluster)
+    peer = await SaslPeer.open(cluster)
     await peer.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 1)
     answer = await peer.answer(m.ListGroupsRequest(), 0)
     assert isinstance(answer, m.ListGroupsResponse)
@@ -162,13 +126,13 @@ async def test_another_request_in_the_middle_is_an_illegal_state(cluster: Secure
 
 
 async def test_tokens_without_frames_of_kafka_after_handshake_0(cluster: SecureCluster) -> None:
-    peer = await RawPeer.open(cluster)
+    peer = await SaslPeer.open(cluster)
     await peer.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 0)
     peer.send_frame(ADMIN.token)
     assert await peer.frame() == b""
     assert await peer.answer(m.MetadataRequest(topics=None), 9) is not None
 
-    refused = await RawPeer.open(cluster)
+    refused = await SaslPeer.open(cluster)
     await refused.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 0)
     refused.send_frame(b"\0admin\0wrong")
     assert await refused.frame() is None
@@ -177,7 +141,7 @@ async def test_tokens_without_frames_of_kafka_after_handshake_0(cluster: SecureC
 async def test_large_frames_only_after_authentication(tmp_path: Path) -> None:
     limits = {"sasl.server.max.receive.size": "300"}
     async with running(tmp_path, settings=limits) as cluster:
-        peer = await RawPeer.open(cluster)
+        peer = await SaslPeer.open(cluster)
         peer.send_frame(bytes(301))
         assert await peer.frame() is None
 
@@ -274,7 +238,6 @@ async def test_brokers_with_a_wrong_password_stay_apart(tmp_path: Path) -> None:
     [
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "supported: PLAIN"),
         ({"listener.name.clients.plain.sasl.jaas.config": JAAS * 2}, "contains 2 login modules"),
-        ({"connections.max.reauth.ms": "1000"}, "connections.max.reauth.ms is not supported"),
         ({"authorizer.class.name": "org.example.Other"}, "org.example.Other is not supported"),
         ({"super.users": "admin"}, "principalType:principalName"),
         (
@@ -291,3 +254,49 @@ async def test_what_cannot_be_served_stops_the_start(
     with pytest.raises(ConfigError, match=text):
         async with running(tmp_path, settings=settings):
             pass
+
+
+async def test_failed_logins_cost_more_and_more(tmp_path: Path) -> None:
+    """Of one name: its neighbours on the same address are let in meanwhile."""
+    async with running(tmp_path) as cluster:
+        waits = []
+        for _ in range(5):
+            peer = await SaslPeer.open(cluster)
+            await peer.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            before = time.monotonic()
+            await peer.answer(m.SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 0)
+            waits.append(time.monotonic() - before)
+        # 20 ms, doubled four times.
+        assert waits[4] > 0.3
+        guesses = []
+        for _ in range(100):
+            peer = await SaslPeer.open(cluster)
+            await peer.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            peer.send(m.SaslAuthenticateRequest(auth_bytes=b"\0alice\0guess"), 0)
+            guesses.append(asyncio.ensure_future(peer.frame()))
+        # What is too many for one name is closed without a word.
+        await cluster.until(
+            lambda: any(guess.done() and guess.result() is None for guess in guesses),
+            "a guess that is not looked at",
+        )
+        await cluster.ask(ADMIN, m.MetadataRequest(topics=[]), 9)
+        assert not all(guess.done() for guess in guesses)
+        for guess in guesses:
+            guess.cancel()
+        await asyncio.gather(*guesses, return_exceptions=True)
+
+
+async def test_a_right_password_after_wrong_ones_waits_with_them(tmp_path: Path) -> None:
+    slow = {"connection.failed.authentication.delay.ms": "500"}
+    async with running(tmp_path, settings=slow) as cluster:
+        peer = await SaslPeer.open(cluster)
+        await peer.answer(m.SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        peer.send(m.SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 0)
+        before = time.monotonic()
+        await cluster.until(
+            lambda: cluster.nodes[0]._servers[1]._login_delays._names,  # type: ignore[union-attr]
+            "the failure",
+        )
+        answer = await cluster.ask(ALICE, m.MetadataRequest(topics=[]), 9)
+        assert time.monotonic() - before > 0.4
+        assert len(answer.brokers) == 1

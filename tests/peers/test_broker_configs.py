@@ -17,6 +17,7 @@ from tests.support.peers.broker_config_script import (
     DELETE,
     KAFKA_FAILS,
     KRAFT_NAMES,
+    OWN_DEFAULTS,
     OWN_NAMES,
     PLACES,
     READ_AT_START,
@@ -123,7 +124,7 @@ def sent(side: Side) -> list[tuple[int, str | None]]:
 
 def shown(side: Side, resource: str) -> list[Entry]:
     entries = asyncio.run(describe(side.port, resource))
-    hidden = {*PLACES, *OWN_NAMES, *KRAFT_NAMES}
+    hidden = {*PLACES, *OWN_DEFAULTS, *OWN_NAMES, *KRAFT_NAMES}
     return [entry for entry in entries if entry.name not in hidden]
 
 

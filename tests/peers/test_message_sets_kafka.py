@@ -227,7 +227,8 @@ async def _make_topics(cluster: Any, broker: _Broker, topics: dict[str, dict[str
     """On the first broker; waits until it leads them all."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     wanted = [
-        NewTopic(name, 1, replica_assignment=[[0]], config=configs)
+        # What is sent is years old: it must not expire.
+        NewTopic(name, 1, replica_assignment=[[0]], config={"retention.ms": "-1", **configs})
         for name, configs in topics.items()
     ]
     for made in admin.create_topics(wanted).values():

@@ -15,7 +15,7 @@ from ottla.client.connection import Connection
 from ottla.config.broker import BrokerConfig
 from ottla.process.node import Node
 from ottla.runtime import system_runtime
-from ottla.security.sasl import PlainCredentials
+from ottla.security.sasl.plain import PlainCredentials
 from ottla.testing.cluster import free_ports
 from ottla.testing.java import ApacheZooKeeper
 from ottla.wire import messages as m

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
-from ottla.runtime import Worker, system_runtime
+from ottla.runtime import SystemDisk, Worker, system_runtime
 
 
 @pytest.fixture
@@ -61,3 +62,16 @@ async def test_after_the_end_comes_a_new_thread(worker):
         worker.close()
     assert len(set(threads)) == 2
     assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_link_in_the_place_of_the_temporary_file_is_not_followed(tmp_path: Path) -> None:
+    other, path = tmp_path / "other", tmp_path / "meta.properties"
+    other.write_bytes(b"not ours")
+    path.with_name("meta.properties.tmp").symlink_to(other)
+    SystemDisk().write_atomically(path, b"ours")
+    assert (other.read_bytes(), path.read_bytes()) == (b"not ours", b"ours")
+    # What a crash left there is no obstacle either.
+    path.with_name("meta.properties.tmp").write_bytes(b"half")
+    SystemDisk().write_atomically(path, b"again")
+    assert path.read_bytes() == b"again"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["meta.properties", "other"]

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ottla.bench import validation
 from ottla.bench.table import Row, exit_code, print_rows
 from ottla.wire import messages as m
 from ottla.wire.codec import Message
@@ -52,6 +53,7 @@ def run() -> list[Row]:
         _decoding("Fetch v12 request, 100 partitions: decode", fetch, 12, 50),
         _encoding("Fetch v12 response, 100 × 4 kB: encode", fetched, 12, 20),
         _decoding("Fetch v12 response, 100 × 4 kB: decode", fetched, 12, 20),
+        *validation.rows(),
     ]
 
 

@@ -72,7 +72,7 @@ def run(only: Sequence[str] = (), scale: float = 1.0) -> tuple[list[Row], int]:
 def measure(case: Case, scale: float) -> tuple[Sample, Sample]:
     with ExitStack() as stack:
         sides: list[DataSide] = [
-            stack.enter_context(kind(case.brokers)) for kind in (OttlaData, KraftData)
+            stack.enter_context(kind(case.brokers, tls=case.tls)) for kind in (OttlaData, KraftData)
         ]
         for side in sides:
             case.prepare(side, scale)

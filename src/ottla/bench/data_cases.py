@@ -60,6 +60,8 @@ class Case(ABC):
     key: str
     brokers = 1
     rounds = ROUNDS
+    # Whether the load is encrypted.
+    tls = False
 
     def prepare(self, side: DataSide, scale: float) -> None:
         side.start()
@@ -130,9 +132,11 @@ class Produce(Throughput):
         *,
         load: Load,
         brokers: int = 1,
+        tls: bool = False,
     ) -> None:
         super().__init__(key, title, rate_goal, cpu_goal)
         self.brokers = brokers
+        self.tls = tls
         self._load = load
 
     def records(self, scale: float) -> int:
@@ -154,7 +158,7 @@ class Produce(Throughput):
 
     def _send(self, side: DataSide, topic: str, records: int) -> float:
         load = self._load._replace(records=records)
-        return data_clients.produce(side.bootstrap_servers, topic, load)
+        return data_clients.produce(side.load_servers, topic, load, side.client_config)
 
 
 class Consume(Throughput):
@@ -163,10 +167,18 @@ class Consume(Throughput):
     topic = "to-read"
 
     def __init__(
-        self, key: str, title: str, rate_goal: float, cpu_goal: float, *, members: int = 1
+        self,
+        key: str,
+        title: str,
+        rate_goal: float,
+        cpu_goal: float,
+        *,
+        members: int = 1,
+        tls: bool = False,
     ) -> None:
         super().__init__(key, title, rate_goal, cpu_goal)
         self._members = members
+        self.tls = tls
 
     def prepare(self, side: DataSide, scale: float) -> None:
         side.start()
@@ -179,7 +191,7 @@ class Consume(Throughput):
     def work(self, side: DataSide, scale: float, topic: str) -> float:
         records = self.records(scale)
         if self._members == 1:
-            return data_clients.consume(side.bootstrap_servers, self.topic, records)
+            return data_clients.consume(side.load_servers, self.topic, records, side.client_config)
         return data_clients.GroupRead(
             side.bootstrap_servers, self.topic, self._members, records
         ).run()
@@ -362,6 +374,15 @@ CASES: tuple[Case, ...] = (
     ),
     Consume("consume", "ConsumerPerformance", 1.0, 1.0),
     Consume("group", f"{GROUP_MEMBERS} consumers in one group", 1.0, 1.0, members=GROUP_MEMBERS),
+    Produce(
+        "produce-tls",
+        "ProducerPerformance over TLS, 1 kB, acks=1",
+        1.0,
+        1.0,
+        load=Load(MILLIONS, 1_000),
+        tls=True,
+    ),
+    Consume("consume-tls", "ConsumerPerformance over TLS", 1.0, 1.0, tls=True),
     Latency(),
     Idle(),
     StartEmpty(),

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ottla.bench.data_sides import JVM_FLAGS, PEER_JARS
@@ -45,12 +46,15 @@ class Load(NamedTuple):
     properties: tuple[str, ...] = ("acks=1", "linger.ms=5")
 
 
-def produce(bootstrap_servers: str, topic: str, load: Load) -> float:
+def produce(
+    bootstrap_servers: str, topic: str, load: Load, client_config: Path | None = None
+) -> float:
     """Records per second, as the tool counts them: from its first send to the last answer."""
+    config = () if client_config is None else ("--producer.config", str(client_config))
     printed = _run(
         PRODUCER,
         *("--topic", topic, "--num-records", str(load.records), "--throughput", "-1"),
-        *("--record-size", str(load.record_bytes)),
+        *("--record-size", str(load.record_bytes), *config),
         *("--producer-props", f"bootstrap.servers={bootstrap_servers}", *load.properties),
     )
     return produced_rate(printed, load.records)
@@ -64,12 +68,15 @@ def produced_rate(printed: str, records: int) -> float:
     return float(lines[-1][1])
 
 
-def consume(bootstrap_servers: str, topic: str, records: int) -> float:
+def consume(
+    bootstrap_servers: str, topic: str, records: int, client_config: Path | None = None
+) -> float:
     """Records per second while fetching, without the time to join the group."""
+    config = () if client_config is None else ("--consumer.config", str(client_config))
     printed = _run(
         CONSUMER,
         *("--bootstrap-server", bootstrap_servers, "--topic", topic),
-        *("--messages", str(records), "--hide-header", "--timeout", "60000"),
+        *("--messages", str(records), "--hide-header", "--timeout", "60000", *config),
     )
     return consumed_rate(printed, records)
 

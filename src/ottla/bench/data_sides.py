@@ -14,6 +14,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -59,15 +60,44 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+class TlsListener(NamedTuple):
+    port: int
+    broker_properties: Mapping[str, str]
+    client_config: Path
+
+
 class DataSide(ABC):
     """A cluster whose data outlives its processes, until `close`."""
 
     title: str
 
-    def __init__(self, brokers: int, overrides: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, brokers: int, overrides: Mapping[str, str] | None = None, *, tls: bool = False
+    ) -> None:
+        """With `tls` there is a listener more, for one broker: that is where the load goes."""
         self.brokers = brokers
         self._overrides = dict(overrides or {})
         self._folder = Path(tempfile.mkdtemp(prefix="ottla-bench-data-"))
+        self._tls = self._make_tls() if tls else None
+
+    def _make_tls(self) -> TlsListener:
+        from ottla.testing.certificates import Certificates  # needs the package cryptography
+
+        certificates = Certificates(self._folder / "tls")
+        config = self._folder / "client.properties"
+        given = certificates.client_properties()
+        config.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+        return TlsListener(free_port(), certificates.broker_properties(), config)
+
+    @property
+    def load_servers(self) -> str:
+        """Where clients that are measured connect."""
+        return self.bootstrap_servers if self._tls is None else f"{HOST}:{self._tls.port}"
+
+    @property
+    def client_config(self) -> Path | None:
+        """A property file for them; None where they need none."""
+        return None if self._tls is None else self._tls.client_config
 
     @property
     @abstractmethod
@@ -152,11 +182,20 @@ class OttlaData(DataSide):
         self._cluster = ProcessCluster(
             brokers=self.brokers, data=self._folder, overrides=self._overrides
         )
+        if self._tls is not None:
+            self._add_listener(self._cluster, self._tls)
         self._cluster.start()
         names = [f"broker-{number}" for number in range(self.brokers)]
         if self.brokers > 1:
             names.append("store")
         self._pids = [int(pid_path(self._folder, name).read_text()) for name in names]
+
+    @staticmethod
+    def _add_listener(cluster: ProcessCluster, tls: TlsListener) -> None:
+        both = f"PLAINTEXT://{cluster.bootstrap_servers},SSL://{HOST}:{tls.port}"
+        more = {"listeners": both, "advertised.listeners": both, **tls.broker_properties}
+        options = cluster.options
+        cluster.options = replace(options, overrides={**options.overrides, **more})
 
     def await_up(self) -> None:
         """The ready line said so."""
@@ -178,8 +217,10 @@ class KraftData(DataSide):
 
     title = "Apache Kafka 4.1"
 
-    def __init__(self, brokers: int, overrides: Mapping[str, str] | None = None) -> None:
-        super().__init__(brokers, overrides)
+    def __init__(
+        self, brokers: int, overrides: Mapping[str, str] | None = None, *, tls: bool = False
+    ) -> None:
+        super().__init__(brokers, overrides, tls=tls)
         self._servers = self._prepare()
 
     @property
@@ -213,19 +254,23 @@ class KraftData(DataSide):
 
     def _node(self, node: int, port: int, controller_port: int, voters: str) -> JavaServer:
         replicas = str(min(3, self.brokers))
+        open_to_clients = f"PLAINTEXT://{HOST}:{port}"
+        if self._tls is not None:
+            open_to_clients += f",SSL://{HOST}:{self._tls.port}"
         settings = {
             "process.roles": "broker,controller",
             "node.id": str(node),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"{open_to_clients},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": open_to_clients,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL",
             "log.dirs": str(self._folder / f"data-{node}"),
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
+            **({} if self._tls is None else self._tls.broker_properties),
             **self._overrides,
         }
         config = self._folder / f"node-{node}.properties"

@@ -16,6 +16,8 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 TURN_S = 0.005
+# The same for those who reckon in milliseconds.
+TURN_MS = 1000 * TURN_S
 
 
 class Turns:

@@ -39,6 +39,9 @@ COMMANDS = {
     "elect": _Entry("elect", "Elect leaders of partitions."),
     "groups": _Entry("groups.command", "List, describe, reset and delete consumer groups."),
     "acls": _Entry("acls.command", "Add, remove and list ACLs: who may do what."),
+    "delegation-tokens": _Entry(
+        "delegation_tokens", "Create, renew, expire and describe delegation tokens."
+    ),
     "produce": _Entry("data.produce", "Write lines of text as records to a topic."),
     "consume": _Entry("data.consume", "Read records of a topic."),
     "get-offsets": _Entry("data.get_offsets", "Show offsets of topics, by end or by time."),
@@ -127,6 +130,19 @@ def _open_missing_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
+def guard_terminals(arguments: Sequence[str]) -> None:
+    # The table of a running pipeline is drawn with escape sequences of its own.
+    if "pipeline" in arguments:
+        return
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream.isatty():
+            from ottla.cli.terminal import Terminal
+
+            setattr(sys, name, Terminal(stream))
+
+
 def main() -> NoReturn:
     _open_missing_streams()
+    guard_terminals(sys.argv[1:2])
     sys.exit(run())

@@ -67,13 +67,14 @@ def interruptible() -> Iterator[None]:
 def describe_error(error: OttlaError) -> str:
     """A failure in words."""
     # Needed on the way to an error message only.
-    from ottla.metadata.store import StoreError, StoreUnreachableError
+    from ottla.metadata.store import NoAuthError, StoreError, StoreUnreachableError
 
     if not isinstance(error, StoreError) or isinstance(error, StoreUnreachableError):
         return str(error) or type(error).__name__
     # Errors of the store carry a path at most: `ConnectionLossError` reads "connection loss".
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Error")).lower()
-    return f"metadata store: {words} {error.path}".rstrip()
+    hint = ": --zk-credentials names who you are" if isinstance(error, NoAuthError) else ""
+    return f"metadata store: {words} {error.path}".rstrip() + hint
 
 
 def print_json(value: object) -> None:
@@ -82,8 +83,11 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
+_PROPERTIES = "ottla.properties"
+
+
 def parse_settings(
-    _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
+    ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, str]:
     """`--set key=value`, as often as wanted; the value may be empty and may hold '='."""
     settings = {}
@@ -91,8 +95,31 @@ def parse_settings(
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter(f"{item!r} is not key=value")
+        check_not_secret(key.strip())
         settings[key.strip()] = value.strip()
-    return settings
+    given_in_file: dict[str, str] = ctx.meta.get(_PROPERTIES, {})
+    return given_in_file | settings
+
+
+def _with_properties(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+    """What the file says is kept for `parse_settings`, which wins over it."""
+    from ottla.config.definitions import parse_properties
+
+    if path is not None:
+        ctx.meta[_PROPERTIES] = parse_properties(path.read_text(errors="replace"))
+    return path
+
+
+def check_not_secret(key: str) -> None:
+    """A command line can be read by everybody on the machine."""
+    from ottla.config.catalog import all_definitions, definition_behind
+
+    definition = all_definitions().get(key) or definition_behind(key)
+    if key.endswith("jaas.config") or (definition is not None and definition.is_sensitive):
+        raise click.BadParameter(
+            f"{key} is a secret, and everybody on this machine can read command lines: put it "
+            "into a file and name that with --config"
+        )
 
 
 settings_option = click.option(
@@ -102,6 +129,25 @@ settings_option = click.option(
     metavar="KEY=VALUE",
     callback=parse_settings,
     help="A broker config; may be given more than once and wins over everything else.",
+)
+
+properties_option = click.option(
+    "--config",
+    "config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_with_properties,
+    help="A property file with broker configs for all brokers; the place for passwords.",
+)
+
+credentials_option = click.option(
+    "--zk-credentials",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A file with user:password, for a store that is not open; `ottla up` has one in its "
+    "config folder.",
 )
 
 data_option = click.option(
@@ -143,7 +189,7 @@ def connect_admin(bootstrap_server: str | None, command_config: Path | None = No
     config = AdminConfig() if command_config is None else AdminConfig.from_file(command_config)
     bootstrap = bootstrap_server or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
     return Admin.connect(
-        system_runtime(),
+        config.connected(system_runtime()),
         bootstrap,
         client_id=config.client_id,
         timeout_ms=config.timeout_ms,

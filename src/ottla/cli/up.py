@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.options import data_option, flag, settings_option
+from ottla.cli.options import data_option, flag, properties_option, settings_option
 
 _PORT = click.IntRange(1, 65535)
 _MAX_BROKERS = 32
@@ -49,6 +49,7 @@ def _metrics_port(_ctx: click.Context, _param: click.Parameter, value: str) -> i
 )  # fmt: skip
 @flag("detach", "Return when the cluster is ready; `ottla down` stops it.")
 @flag("restart", "Start brokers, and the store, again when they die.")
+@properties_option
 @settings_option
 @click.pass_context
 def command(

@@ -14,15 +14,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.client.connection import Connection
-from ottla.client.sasl import authenticate
 from ottla.config.definitions import ConfigError
-from ottla.errors import ErrorCode, KafkaError
-from ottla.security.sasl import PlainCredentials
+from ottla.errors import ErrorCode, HandshakeRefused, KafkaError
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.runtime import Runtime
+    from ottla.security.sasl.exchange import Credentials
     from ottla.wire.codec import Message
 
 T = TypeVar("T")
@@ -125,19 +124,25 @@ class Channel:
         *,
         client_id: str,
         timeout_ms: float,
-        credentials: PlainCredentials | None = None,
+        credentials: Credentials | None = None,
     ) -> Channel:
         """Connects, asks for versions and says who this is. Raises OSError where no Kafka broker
-        answers, KafkaError where it refuses the user."""
+        answers, KafkaError where it refuses the user, or one side the other's certificate."""
         async with asyncio.timeout(timeout_ms / 1000):
-            connection = await Connection.open(
-                runtime.network, *address, client_id=client_id, timeout_ms=timeout_ms
-            )
+            try:
+                connection = await Connection.open(
+                    runtime.network, *address, client_id=client_id, timeout_ms=timeout_ms
+                )
+            except HandshakeRefused as error:
+                raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from None
             try:
                 # Version 0 is understood by every broker and already says all that is needed.
                 answer = await connection.send(m.ApiVersionsRequest(), 0, timeout_ms=timeout_ms)
                 if credentials is not None and not answer.error_code:
-                    await authenticate(connection, credentials, timeout_ms)
+                    # Version 1 came with Kafka 2.2; brokers before it tell no lifetime.
+                    newest = {api.api_key: api.max_version for api in answer.api_keys}
+                    version = min(1, newest.get(m.SaslAuthenticateRequest.API_KEY, 0))
+                    await connection.authenticate(credentials, version, timeout_ms=timeout_ms)
             except BaseException:
                 connection.close()
                 raise
@@ -201,7 +206,7 @@ class Cluster:
         client_id: str = DEFAULT_CLIENT_ID,
         bootstrap_timeout_ms: float = BOOTSTRAP_TIMEOUT_MS,
         request_timeout_ms: float = REQUEST_TIMEOUT_MS,
-        credentials: PlainCredentials | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         addresses = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
         self._runtime = runtime

@@ -7,8 +7,6 @@ from ottla.config.definitions import INT_MAX, ConfigError
 from ottla.config.values import SECURITY_PROTOCOLS, BrokerValues, comma_separated
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-# What the broker can really serve; anything else is refused at start, never served in the clear.
-SERVED_SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 
 
 class RequirementFailed(ConfigError):
@@ -111,6 +109,7 @@ def _check_listeners(config: BrokerValues) -> None:
         "inter.broker.listener.name must be a listener name defined in advertised.listeners. The "
         f"valid options based on currently configured listeners are {','.join(advertised)}",
     )
+    _check_control_listener(config, advertised)
     _require(
         set(advertised) <= set(listeners),
         "advertised.listeners listener names must be equal to or a subset of the ones defined in "
@@ -122,18 +121,37 @@ def _check_listeners(config: BrokerValues) -> None:
         "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP "
         "address.",
     )
-    for endpoint in config.listeners:
-        _require(
-            endpoint.security_protocol in SERVED_SECURITY_PROTOCOLS,
-            f"Listener {endpoint.listener} asks for {endpoint.security_protocol}, which is not "
-            f"supported; supported: {', '.join(SERVED_SECURITY_PROTOCOLS)}",
+
+
+def _check_control_listener(config: BrokerValues, advertised: list[str]) -> None:
+    if config.optional_text("control.plane.listener.name") is None:
+        return
+    control = config.control_listener
+    if control not in config.security_protocol_map:
+        raise ConfigError(
+            f"Listener with {control} defined in control.plane.listener.name not found in "
+            "listener.security.protocol.map."
         )
+    _require(
+        control in advertised,
+        "control.plane.listener.name must be a listener name defined in advertised.listeners. The "
+        f"valid options based on currently configured listeners are {','.join(advertised)}",
+    )
+    _require(
+        control != config.inter_broker_listener,
+        "control.plane.listener.name, when defined, should have a different value from the inter "
+        "broker listener name. Currently they both have the value "
+        f"ListenerName({control})",
+    )
 
 
 def _check_connections(config: BrokerValues) -> None:
     queued_bytes = config.integer("queued.max.request.bytes")
     _require(
-        queued_bytes <= 0 or queued_bytes >= config.integer("socket.request.max.bytes"),
+        # Our own default (Kafka has none) must not refuse a file that Kafka takes.
+        "queued.max.request.bytes" not in config.static
+        or queued_bytes <= 0
+        or queued_bytes >= config.integer("socket.request.max.bytes"),
         "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
     )
     overrides = comma_separated(config.text("max.connections.per.ip.overrides"))

@@ -8,9 +8,35 @@ zookeeper.session.timeout.ms I 18000
 zookeeper.connection.timeout.ms I null
   How long to wait for the first connection to the store; the session time-out when unset.
 zookeeper.set.acl B false
-  Whether znodes are made with restricted ACLs.
+  Whether znodes are made with ACLs that let nobody but the brokers change them.
+ottla.zookeeper.digest.file Str null
+  File with user:password, by which the broker proves to the store who it is (digest scheme).
 zookeeper.max.in.flight.requests I 10 >=1
   Requests to the store that may be unanswered at once.
+zookeeper.clientCnxnSocket Str null
+  The class with which Java connects to the store; not used here.
+zookeeper.ssl.cipher.suites List null
+  Cipher suites towards the store.
+zookeeper.ssl.client.enable B false
+  Whether the store is spoken to with TLS.
+zookeeper.ssl.enabled.protocols List null
+  Versions of TLS towards the store; zookeeper.ssl.protocol when unset.
+zookeeper.ssl.endpoint.identification.algorithm Str HTTPS
+  HTTPS: the store's certificate is compared with its host; empty: not.
+zookeeper.ssl.keystore.location Str null
+  File with the key and certificate shown to the store.
+zookeeper.ssl.keystore.password Pwd null
+  Password of that file.
+zookeeper.ssl.keystore.type Str null
+  PEM or PKCS12; by the file's name when unset.
+zookeeper.ssl.protocol Str TLSv1.2
+  Version of TLS towards the store.
+zookeeper.ssl.truststore.location Str null
+  File with the certificates trusted in the store's place.
+zookeeper.ssl.truststore.password Pwd null
+  Password of that file.
+zookeeper.ssl.truststore.type Str null
+  PEM or PKCS12; by the file's name when unset.
 broker.id.generation.enable B true
   Whether a broker with id -1 gets one from the store.
 reserved.broker.max.id I 1000 >=0
@@ -44,8 +70,9 @@ num.io.threads I 8 >=1 cw
   Workers that serve requests.
 queued.max.requests I 500 >=1
   Requests that may wait before the broker stops reading.
-queued.max.request.bytes L -1
-  Bytes of requests that may wait; no limit when not positive.
+queued.max.request.bytes L 268435456
+  Memory of requests and of answers that are not taken, on all connections; no limit when not \
+positive. One request of the largest size always fits. Kafka's default is -1.
 socket.connection.setup.timeout.ms L 10000
   How long to wait for a connection to another broker.
 socket.connection.setup.timeout.max.ms L 30000
@@ -74,12 +101,50 @@ sasl.server.max.receive.size I 524288
   Largest SASL token that is accepted.
 ssl.client.auth Str none in:required,requested,none pb
   Whether clients must show a certificate.
+ssl.cipher.suites List "" pb
+  Cipher suites of TLS, by Java's or OpenSSL's names; all that OpenSSL has on when empty.
+ssl.enabled.protocols List TLSv1.2,TLSv1.3 pb
+  Versions of TLS that are spoken.
+ssl.endpoint.identification.algorithm Str https pb
+  https: brokers compare each other's certificates with the host; empty: not.
+ssl.key.password Pwd null pb
+  Password of the private key in a PEM key store.
+ssl.keystore.certificate.chain Pwd null pb
+  The certificate and those that signed it, as PEM text.
+ssl.keystore.key Pwd null pb
+  The private key, as PEM text.
+ssl.keystore.location Str null pb
+  File with the private key and its certificates.
+ssl.keystore.password Pwd null pb
+  Password of that file, where it is PKCS12.
+ssl.keystore.type Str JKS pb
+  PEM or PKCS12; as JKS a file may be PKCS12.
+ssl.principal.mapping.rules Str DEFAULT
+  How the name in a client's certificate becomes a principal.
+ssl.truststore.certificates Pwd null pb
+  Certificates that are trusted, as PEM text.
+ssl.truststore.location Str null pb
+  File with the certificates that are trusted; the system's when unset.
+ssl.truststore.password Pwd null pb
+  Password of that file, where it is PKCS12.
+ssl.truststore.type Str JKS pb
+  PEM or PKCS12; as JKS a file may be PKCS12.
 sasl.mechanism.inter.broker.protocol Str GSSAPI pb
   SASL mechanism between brokers.
 sasl.enabled.mechanisms List GSSAPI pb
   SASL mechanisms that clients may use.
 sasl.jaas.config Pwd null pb
   Credentials of SASL, per listener and mechanism.
+delegation.token.secret.key Pwd null
+  The key that secrets of delegation tokens are made with, the same on all brokers; none: no tokens.
+delegation.token.master.key Pwd null
+  The same under its old name.
+delegation.token.max.lifetime.ms L 604800000 >=1
+  How long a delegation token can live, however often it is renewed.
+delegation.token.expiry.time.ms L 86400000 >=1
+  How long a delegation token lives unless it is renewed.
+delegation.token.expiry.check.interval.ms L 3600000 >=1
+  How often the controller removes delegation tokens that are over.
 password.encoder.secret Pwd null
   Key for passwords that are kept in the store.
 password.encoder.key.length I 128 >=8
@@ -286,10 +351,28 @@ controller.quota.window.num I 11 >=1
   With the next one, for how many seconds a quota on mutations adds up.
 controller.quota.window.size.seconds I 1 >=1
   Length of a sample of the quota on mutations.
+sasl.oauthbearer.jwks.endpoint.url Str null
+  The public keys of OAUTHBEARER tokens: file:///path/of/jwks.json or https://… (Kafka 3.1).
+sasl.oauthbearer.jwks.endpoint.refresh.ms L 3600000 >=1
+  How often those keys are read again.
+sasl.oauthbearer.expected.audience List ""
+  Whom tokens are for, one of these; a token that names others is refused.
+sasl.oauthbearer.expected.issuer Str null
+  Who must have issued tokens.
+sasl.oauthbearer.clock.skew.seconds I 30 >=0
+  How much the issuer's clock may differ from the broker's.
+sasl.oauthbearer.sub.claim.name Str sub
+  The claim that holds the user's name.
+sasl.oauthbearer.token.endpoint.url Str null
+  Where this broker gets its own token for other brokers: file:///… or https://….
 ottla.lifecycle.topic.enable B false
   Whether the controller publishes lifecycle events to __ottla_lifecycle.
 ottla.scheduling.batch.enable B true
   Whether a broker that is woken on a busy machine lets running threads finish their turn.
+ottla.metrics.hosts Str ""
+  Names by which GET /metrics may be asked, beside those of the listeners, localhost and addresses.
+ottla.records.validate Str full in:full,header
+  Whether a leader looks at every record it is sent, or at the header of a batch where that will do.
 ottla.metrics.port I -1 >=-1
   Port for GET /metrics in Prometheus' format on the first listener's host; 0 is any, -1 none.
 """
@@ -297,8 +380,8 @@ ottla.metrics.port I -1 >=-1
 # Valid in Kafka, without a meaning here: accepted with a warning. A trailing dot is a prefix.
 WITHOUT_MEANING = (
     "zookeeper.sync.time.ms",
-    "zookeeper.clientCnxnSocket",
-    "zookeeper.ssl.",
+    "zookeeper.ssl.crl.enable",
+    "zookeeper.ssl.ocsp.enable",
     "fetch.purgatory.purge.interval.requests",
     "producer.purgatory.purge.interval.requests",
     "delete.records.purgatory.purge.interval.requests",
@@ -317,13 +400,17 @@ WITHOUT_MEANING = (
     "password.encoder.old.secret",
     "password.encoder.keyfactory.algorithm",
     "password.encoder.cipher.algorithm",
-    "delegation.token.",
     "authorizer.zookeeper.",
     "sasl.kerberos.",
     "sasl.login.",
     "sasl.server.callback.handler.class",
     "sasl.client.callback.handler.class",
-    "ssl.",
+    "ssl.engine.factory.class",
+    "ssl.keymanager.algorithm",
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
     "log4j.",
 )
 

@@ -18,11 +18,6 @@ advertised.port I null
 alter.log.dirs.replication.quota.window.num I 11
 alter.log.dirs.replication.quota.window.size.seconds I 1
 client.quota.callback.class Cls null
-delegation.token.expiry.check.interval.ms L 3600000
-delegation.token.expiry.time.ms L 86400000
-delegation.token.master.key Pwd null
-delegation.token.max.lifetime.ms L 604800000
-delegation.token.secret.key Pwd null
 delete.records.purgatory.purge.interval.requests I 1
 fetch.purgatory.purge.interval.requests I 1000
 host.name Str ""
@@ -54,40 +49,14 @@ sasl.login.refresh.window.factor D 0.8 pb
 sasl.login.refresh.window.jitter D 0.05 pb
 sasl.server.callback.handler.class Cls null
 security.providers Str null
-ssl.cipher.suites List "" pb
-ssl.enabled.protocols List TLSv1.2,TLSv1.3 pb
-ssl.endpoint.identification.algorithm Str https pb
 ssl.engine.factory.class Cls null pb
-ssl.key.password Pwd null pb
 ssl.keymanager.algorithm Str SunX509 pb
-ssl.keystore.certificate.chain Pwd null pb
-ssl.keystore.key Pwd null pb
-ssl.keystore.location Str null pb
-ssl.keystore.password Pwd null pb
-ssl.keystore.type Str JKS pb
-ssl.principal.mapping.rules Str DEFAULT
 ssl.protocol Str TLSv1.3 pb
 ssl.provider Str null pb
 ssl.secure.random.implementation Str null pb
 ssl.trustmanager.algorithm Str PKIX pb
-ssl.truststore.certificates Pwd null pb
-ssl.truststore.location Str null pb
-ssl.truststore.password Pwd null pb
-ssl.truststore.type Str JKS pb
-zookeeper.clientCnxnSocket Str null
-zookeeper.ssl.cipher.suites List null
-zookeeper.ssl.client.enable B false
 zookeeper.ssl.crl.enable B false
-zookeeper.ssl.enabled.protocols List null
-zookeeper.ssl.endpoint.identification.algorithm Str HTTPS
-zookeeper.ssl.keystore.location Str null
-zookeeper.ssl.keystore.password Pwd null
-zookeeper.ssl.keystore.type Str null
 zookeeper.ssl.ocsp.enable B false
-zookeeper.ssl.protocol Str TLSv1.2
-zookeeper.ssl.truststore.location Str null
-zookeeper.ssl.truststore.password Pwd null
-zookeeper.ssl.truststore.type Str null
 zookeeper.sync.time.ms I 2000
 """
 

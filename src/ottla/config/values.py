@@ -146,6 +146,12 @@ class BrokerValues:
         return (name or self.text("security.inter.broker.protocol")).upper()
 
     @property
+    def control_listener(self) -> str:
+        """Name of the listener that the controller uses (KIP-291)."""
+        name = self.optional_text("control.plane.listener.name")
+        return self.inter_broker_listener if name is None else name.upper()
+
+    @property
     def security_protocol_map(self) -> dict[str, str]:
         protocols: dict[str, str] = {}
         for item in comma_separated(self.text("listener.security.protocol.map")):

@@ -259,6 +259,9 @@ class MetadataStore(Protocol):
 
     def children(self, path: str, watch: Watcher | None = None) -> Awaitable[list[str]]: ...
 
+    async def sync(self, path: str = "/") -> None:
+        """When it returns, reads show everything acknowledged anywhere before the call."""
+
     async def create(
         self,
         path: str,

@@ -33,7 +33,7 @@ def with_admin(
             {name.removeprefix("kafka."): value for name, value in kafka.items()}
         )
         connection = Admin.connect(
-            system_runtime(),
+            config.connected(system_runtime()),
             bootstrap_servers,
             timeout_ms=config.timeout_ms,
             credentials=config.credentials,

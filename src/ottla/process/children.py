@@ -10,8 +10,9 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
-from ottla.process.data_folder import config_path, logs_folder, store_folder
+from ottla.process.data_folder import config_path, logs_folder, make_private, store_folder
 from ottla.process.stop_signals import stop_signals
+from ottla.process.store_identity import protect
 from ottla.process.tuning import collect_rarely, schedule_as_told
 from ottla.process.up_options import UpOptions
 
@@ -56,18 +57,23 @@ class Pipes:
 
 
 def store_main(options: UpOptions, pipes: Pipes) -> None:
+    from ottla.process.tuning import share_for_connections
     from ottla.runtime import system_runtime
+    from ottla.zk.server.admission import MAX_CONNECTIONS
     from ottla.zk.server.server import ZooKeeperServer
 
     async def main() -> None:
+        make_private(store_folder(options.data))
         server = ZooKeeperServer(
             system_runtime(),
             store_folder(options.data),
             host=options.host,
             port=options.zookeeper_port,
+            max_connections=min(MAX_CONNECTIONS, share_for_connections() or MAX_CONNECTIONS),
             on_failure=end_at_once,
         )
         await server.start()
+        await protect(options, server.engine)
         pipes.say_ready(options)
         await _store_unneeded(pipes)
         await server.stop()
@@ -117,6 +123,7 @@ async def serve_alone(
     runtime = system_runtime()
     config = BrokerConfig.from_file(config_path(options.data, 0))
     schedule_as_told(config)
+    make_private(store_folder(options.data))
     store = ZooKeeperServer(
         runtime,
         store_folder(options.data),
@@ -125,6 +132,7 @@ async def serve_alone(
         on_failure=store_failed,
     )
     await store.start()
+    await protect(options, store.engine)
     # A --set may name another store, or a chroot in this one.
     is_own = config.zookeeper_connect == options.zookeeper_connect
     node = Node(config, runtime, EmbeddedStore(store.engine) if is_own else None)

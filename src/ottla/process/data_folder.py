@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
+
+from ottla.runtime import replace_file
 
 
 def config_path(data: Path, broker_id: int) -> Path:
@@ -24,6 +27,11 @@ def state_path(data: Path) -> Path:
     return run_folder(data) / "up.json"
 
 
+def digest_path(data: Path) -> Path:
+    """By what the brokers prove to the store who they are, where it is theirs alone."""
+    return data / "config" / "store.digest"
+
+
 def logs_folder(data: Path) -> Path:
     return data / "logs"
 
@@ -40,8 +48,21 @@ def pid_path_beside(config: Path, broker_id: int) -> Path | None:
     return pid_path(data, f"broker-{broker_id}")
 
 
+def write_private(path: Path, text: str) -> None:
+    """A file that may hold passwords: nobody else can read it, now or while it is written."""
+    replace_file(path, text.encode(), 0o600)
+
+
+def make_private(folder: Path) -> None:
+    """A folder with users' credentials in its files, whatever its files' own modes are."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+        folder.chmod(0o700)
+
+
 def write_pid(path: Path, pid: int) -> None:
-    path.write_text(f"{pid}\n")
+    replace_file(path, f"{pid}\n".encode(), 0o644)
 
 
 def remove_pid(path: Path, pid: int) -> None:

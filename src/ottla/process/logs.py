@@ -1,7 +1,8 @@
 """Where log lines go: everything to a file per process, warnings to stderr as well.
 
 The state-change log has a file of its own, as in Kafka, with every line: Kafka's log4j.properties
-leaves out TRACE, and so what becomes of single replicas.
+leaves out TRACE, and so what becomes of single replicas. The audit log has one too
+(kafka-authorizer.log there), which appears with its first line.
 """
 
 from __future__ import annotations
@@ -11,27 +12,41 @@ import logging
 import sys
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Any
 
 from ottla import state_changes
+from ottla.printable import escaped, one_line
 
 LINE = "[%(asctime)s,%(msecs)03d] %(log4j_level)s %(message)s (%(name)s)"
 TIME = "%Y-%m-%d %H:%M:%S"
 MAX_FILE_BYTES = 32 * 1024 * 1024
 KEPT_FILES = 3
+# Kafka's name for it; `security/authorizer.py`, which not every broker loads, writes there.
+AUDIT_LOGGER = "kafka.authorizer.logger"
 # Levels by the names that tools for Kafka's logs know.
 _LOG4J_LEVELS = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 
 
 class LineFormatter(logging.Formatter):
-    """Every line of a message is a whole line of the log, for people and programs that grep."""
+    """Every message is one whole line of the log, for people and programs that grep, whatever
+    clients have put into it. Only the state-change log writes several at once."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
         record.log4j_level = _LOG4J_LEVELS.get(record.levelno, record.levelname)
+        message = record.message
+        if not getattr(record, "has_many_lines", False):
+            record.message = one_line(message)
+            return super().formatMessage(record)
         line = super().formatMessage(record)
-        if "\n" not in record.message:
+        if "\n" not in message:
             return line
-        head, _, tail = line.partition(record.message)
-        return "\n".join(f"{head}{part}{tail}" for part in record.message.split("\n"))
+        head, _, tail = line.partition(message)
+        return "\n".join(f"{head}{part}{tail}" for part in message.split("\n"))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  logging's own name
+        """Indented: what an exception says may hold line feeds, but begins no line of the log."""
+        text = escaped(super().formatException(ei))
+        return "\n".join(f"\t{line}" for line in text.split("\n"))
 
 
 def configure_logging(
@@ -52,6 +67,9 @@ def configure_logging(
     state_changes.logger.addHandler(_file_handler(folder / f"{name}-state-change.log", formatter))
     state_changes.logger.setLevel(state_changes.TRACE)
     state_changes.logger.propagate = False
+    audit = logging.getLogger(AUDIT_LOGGER)
+    audit.addHandler(_file_handler(folder / f"{name}-authorizer.log", formatter))
+    audit.propagate = False
 
 
 def leave_stderr() -> None:

@@ -10,16 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.membership import registration
 from ottla.broker.network.limits import ConnectionQuotas
+from ottla.broker.network.memory import ConnectionMemory, limit_of
 from ottla.broker.network.server import BrokerServer
 from ottla.broker.replication.catch_up import settle_when_named
 from ottla.errors import InvariantViolated
 from ottla.metadata import znodes
-from ottla.metadata.store import SessionState, StoreError, StoreUnreachableError
+from ottla.metadata.store import NoAuthError, SessionState, StoreError, StoreUnreachableError
 from ottla.process.parts import NodeParts
 from ottla.process.settings import StartError, check_features, java_date, with_dynamic_config
 from ottla.process.stop_signals import stop_signals
+from ottla.process.store_identity import secured, store_credentials, with_identity
 from ottla.process.tuning import share_for_connections
-from ottla.security.setup import check_security
+from ottla.process.up_options import DIGEST_FILE
+from ottla.security.setup import (
+    check_security,
+    make_login_delays,
+    make_sasl_users,
+    make_tls,
+    make_token_keys,
+    store_context,
+)
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
 
@@ -29,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.controller.controller import Controller
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
+    from ottla.security.tls.broker import BrokerTls
     from ottla.types import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -57,6 +68,8 @@ class Node:
         self.strict_transitions = strict_transitions
         self.dir_locks = DirLocks(runtime.disk)
         self.runtime = runtime
+        # Of listeners that are encrypted; None where none is.
+        self.tls: BrokerTls | None = None
         # Set when the broker can no longer do its duty; `run_broker` then ends with the error.
         self.failed: asyncio.Future[None] | None = None
         self._store = store
@@ -107,26 +120,36 @@ class Node:
         check_security(self.config)
         self._endings.append(self.dir_locks.release)
         self.dir_locks.take_all(self.config.log_dirs)
-        store = self._store = self._store or await _connect(self.config, self.runtime)
+        given = self._store
+        store = self._store = (
+            await _connect(self.config, self.runtime)
+            if given is None
+            else await with_identity(self.config, given)
+        )
         self._endings.append(store.close)
-        await registration.create_permanent_paths(store)
+        try:
+            await registration.create_permanent_paths(store)
+        except NoAuthError as error:
+            raise StartError(
+                f"the store lets others change {error.path}, not this broker: {DIGEST_FILE} names "
+                "the file with their user:password"
+            ) from None
         await check_features(store)
         cluster_id = await registration.cluster_id(store, self.runtime.random)
         broker_id = await self._settle_broker_id(store, cluster_id)
         self.config = await with_dynamic_config(self.config, store, broker_id)
+        self.tls = make_tls(self.config, self.runtime)
         parts = self._parts = NodeParts(self, store, broker_id, cluster_id)
         self._endings += [parts.channel.shutdown, parts.controller.stop]
         await parts.topic_settings.load_all()
         await parts.mutation_quotas.load_all(store)
         await parts.client_quotas.load_all(store)
         await parts.connection_rates.load_all(store)
+        if parts.scram_users is not None:
+            await parts.scram_users.load_all(store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
-        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
-        for endpoint in self.config.listeners:
-            server = BrokerServer(self.runtime, self.config, endpoint, quotas)
-            await _bind(server, endpoint)
-            self._servers.append(server)
+        await self._open_listeners(parts)
         await parts.replica_manager.start()
         self._endings.append(parts.replica_manager.shutdown)
         await parts.groups.start()
@@ -151,10 +174,7 @@ class Node:
         if self.config.boolean("ottla.lifecycle.topic.enable"):
             self._endings.append(parts.publish_lifecycle())
         await parts.controller.start()
-        authorizer = parts.services.authorizer
-        if authorizer is not None:
-            self._endings.append(authorizer.stop)
-            await authorizer.start()
+        await self._follow_security(parts)
         await parts.config_changes.start()
         if parts.metrics is not None:
             self._endings.append(parts.metrics.close)
@@ -165,6 +185,36 @@ class Node:
         for server in self._servers:
             server.start_processing(parts.services)
         logger.info("broker %d of cluster %s serves", broker_id, cluster_id)
+
+    async def _open_listeners(self, parts: NodeParts) -> None:
+        """Binds their sockets; nothing is read from them yet."""
+        quotas = ConnectionQuotas(self.config, share_for_connections(), parts.connection_rates)
+        token_keys = make_token_keys(self.config, self.runtime)
+        for keys in token_keys.values():
+            self._endings.append(keys.stop)
+            await keys.start()
+        sasl_users = make_sasl_users(parts.scram_users, token_keys, self.runtime)
+        delays = make_login_delays(self.config)
+        memory = ConnectionMemory(limit_of(self.config))
+        for endpoint in self.config.listeners:
+            is_tls = endpoint.security_protocol.endswith("SSL")
+            tls = self.tls.endpoint(endpoint.listener) if self.tls and is_tls else None
+            server = BrokerServer(
+                self.runtime, self.config, endpoint, quotas, memory, sasl_users, delays, tls
+            )
+            await _bind(server, endpoint)
+            self._servers.append(server)
+
+    async def _follow_security(self, parts: NodeParts) -> None:
+        """ACLs and delegation tokens, where there are any, from now on."""
+        authorizer = parts.services.authorizer
+        if authorizer is not None:
+            self._endings.append(authorizer.stop)
+            await authorizer.start()
+        tokens = parts.delegation_tokens
+        if tokens is not None:
+            self._endings.append(tokens.stop)
+            await tokens.start(lambda: parts.controller.is_active)
 
     async def _settle_broker_id(self, store: MetadataStore, cluster_id: str) -> int:
         stored = identity.read_identity(self.runtime.disk, self.config.log_dirs)
@@ -245,6 +295,9 @@ class Node:
                 # after, because topics may have ended in between.
                 await self.parts.stale_logs.settle()
                 await self.parts.stale_logs.forget_ended_topics()
+                if self.parts.scram_users is not None:
+                    # Notes live for 15 minutes: users may have gone unseen.
+                    await self.parts.scram_users.load_all(self.services.store)
                 await self._register(check_endpoints=False)
                 await self._settle_logs()
                 break
@@ -257,11 +310,15 @@ class Node:
         self.parts.config_changes.on_new_session()
         if self.services.authorizer is not None:
             self.services.authorizer.on_new_session()
+        if self.services.delegation_tokens is not None:
+            self.services.delegation_tokens.on_new_session()
         await self.controller.on_new_session()
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Broker configs changed while it runs."""
         self.config = config
+        if self.tls is not None:
+            self.tls.reconfigure(config)
         for server in self._servers:
             server.reconfigure(config)
 
@@ -322,20 +379,21 @@ async def _bind(server: BrokerServer, endpoint: Endpoint) -> None:
 async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:
     from ottla.zk.client.store import ZooKeeperClient
 
+    context = store_context(config, runtime)
     try:
         store = await ZooKeeperClient.connect(
             runtime,
             config.zookeeper_connect,
             session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
             connect_timeout_ms=config.integer("zookeeper.connection.timeout.ms"),
+            credentials=store_credentials(config),
+            ssl_context=context,
         )
     except StoreUnreachableError as error:
         raise StartError(
             f"{error}; zookeeper.connect (`ottla up --zookeeper`) says where it is"
         ) from None
-    if store.chroot:
-        await store.create_chroot()
-    return store
+    return await secured(config, store)
 
 
 async def run_broker(

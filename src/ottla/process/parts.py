@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,6 +11,7 @@ from ottla.broker.admin.config_changes import ConfigChanges
 from ottla.broker.admin.live_config import LiveConfig
 from ottla.broker.admin.topic_settings import TopicSettings
 from ottla.broker.admin.topics import TopicAdmin
+from ottla.broker.context.listener_roles import listener_roles
 from ottla.broker.context.services import BrokerServices
 from ottla.broker.fetching.service import FetchService
 from ottla.broker.membership.controller_channel import ControllerChannel
@@ -21,7 +23,7 @@ from ottla.broker.quotas.mutations import MutationQuotas
 from ottla.broker.replication.alter_isr import AlterIsrManager
 from ottla.broker.replication.catch_up import CatchUp
 from ottla.broker.replication.controller_orders import ControllerOrders
-from ottla.broker.replication.order_epochs import OrderEpochs
+from ottla.broker.replication.order_epochs import OrderEpochs, stored_controller_epoch
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.replication.stale_logs import StaleLogs
 from ottla.client.connection import Connection
@@ -31,15 +33,21 @@ from ottla.coordinator.producer_ids import ProducerIds
 from ottla.coordinator.transactions.parts import PeerAccess, transaction_parts
 from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode
-from ottla.process.settings import StartError, control_listener, controller_config
+from ottla.process.settings import StartError, controller_config
 from ottla.process.tuning import share_for_segments
-from ottla.security.setup import make_authorizer, peer_credentials
+from ottla.security.setup import (
+    make_authorizer,
+    make_scram_users,
+    make_tokens,
+    peer_credentials,
+)
 from ottla.storage.manager.log_manager import MAX_OPEN_FILES, LogManager
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.store import MetadataStore
-    from ottla.runtime import Runtime
+    from ottla.runtime import Network, Runtime
+    from ottla.security.tls.broker import BrokerTls
     from ottla.storage.manager.dir_lock import DirLocks
 
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
@@ -52,6 +60,7 @@ class Process(Protocol):
     runtime: Runtime
     dir_locks: DirLocks
     strict_transitions: bool
+    tls: BrokerTls | None
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs work in the background until the process stops."""
@@ -72,26 +81,28 @@ class NodeParts:
         config, runtime = process.config, process.runtime
         self._process = process
         self._store = store
+        # Connections to other brokers are encrypted where the listener is.
+        self._control_network = self._network_of(config.control_listener)
+        self._peer_runtime = replace(
+            runtime, network=self._network_of(config.inter_broker_listener)
+        )
         cache = MetadataCache()
         self.topic_settings = TopicSettings(config, store)
         self.topic_settings.forget_deleted(cache)
-        self.log_manager = LogManager(
-            runtime,
-            config,
-            self.topic_settings.of,
-            lock_dir=process.dir_locks.take,
-            max_open_files=share_for_segments(MAX_OPEN_FILES),
-            owners_are_known=False,
-        )
-        self.control_credentials = peer_credentials(config, control_listener(config))
+        self.log_manager = self._make_log_manager()
+        self.control_credentials = peer_credentials(config, config.control_listener)
         self.channel = ControllerChannel(
-            runtime.network, cache, control_listener(config), broker_id, self.control_credentials
+            self._control_network,
+            cache,
+            config.control_listener,
+            broker_id,
+            self.control_credentials,
         )
-        epochs = OrderEpochs()
+        epochs = OrderEpochs(ask_store=stored_controller_epoch(store))
         self.alter_isr = AlterIsrManager(self.channel, broker_id, lambda: epochs.broker_epoch)
         self.metrics = metrics_of(config, self.alter_isr, lambda: self.replica_manager)
         self.replica_manager = ReplicaManager(
-            runtime,
+            self._peer_runtime,
             config,
             self.log_manager,
             cache,
@@ -105,7 +116,7 @@ class NodeParts:
         cache.add_listener(CatchUp(self.stale_logs, cache, process.spawn).metadata_came)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
         self.transactions = transaction_parts(
-            runtime,
+            self._peer_runtime,
             config,
             self.replica_manager,
             cache,
@@ -126,14 +137,31 @@ class NodeParts:
         self.mutation_quotas = MutationQuotas(runtime.clock, config, cache)
         self.client_quotas = ClientQuotas(runtime.clock, config)
         self.connection_rates = ConnectionRates(config)
-        self.config_changes = ConfigChanges(
-            store,
-            runtime.clock,
+        # These two are None where nobody has to say who connects.
+        self.delegation_tokens = make_tokens(config, runtime, store)
+        self.scram_users = make_scram_users(config, self.delegation_tokens)
+        self.config_changes = self._config_changes(broker_id)
+        self.services = self._join(broker_id, cluster_id, cache)
+
+    def _config_changes(self, broker_id: int) -> ConfigChanges:
+        return ConfigChanges(
+            self._store,
+            self._process.runtime.clock,
             self._take_topic_config,
-            LiveConfig(config, broker_id, self._take_broker_config),
+            LiveConfig(self._process.config, broker_id, self._take_broker_config),
             self._take_quota,
         )
-        self.services = self._join(broker_id, cluster_id, cache)
+
+    def _make_log_manager(self) -> LogManager:
+        process = self._process
+        return LogManager(
+            process.runtime,
+            process.config,
+            self.topic_settings.of,
+            lock_dir=process.dir_locks.take,
+            max_open_files=share_for_segments(MAX_OPEN_FILES),
+            owners_are_known=False,
+        )
 
     def _fetch_service(self, cache: MetadataCache) -> FetchService:
         replicas = self.replica_manager
@@ -148,7 +176,7 @@ class NodeParts:
 
     def _join(self, broker_id: int, cluster_id: str, cache: MetadataCache) -> BrokerServices:
         """What all connections share."""
-        config, runtime, store = self._process.config, self._process.runtime, self._store
+        config, runtime, store = self._process.config, self._peer_runtime, self._store
         return BrokerServices(
             runtime=runtime,
             config=config,
@@ -168,10 +196,17 @@ class NodeParts:
             marker_writes=self.transactions.marker_writes,
             topic_settings=self.topic_settings,
             mutation_quotas=self.mutation_quotas,
+            listener_roles=listener_roles(config),
             authorizer=make_authorizer(config, runtime, store),
+            delegation_tokens=self.delegation_tokens,
             client_quotas=self.client_quotas,
             request_metrics=None if self.metrics is None else self.metrics.requests,
+            tls=self._process.tls,
         )
+
+    def _network_of(self, listener: str) -> Network:
+        network, tls = self._process.runtime.network, self._process.tls
+        return network if tls is None else tls.network(network, listener)
 
     def publish_lifecycle(self) -> Callable[[], Awaitable[None]]:
         """From now on, until the returned call, the controller's events go to a topic."""
@@ -185,7 +220,7 @@ class NodeParts:
     async def _connect_to_broker(self, host: str, port: int) -> Connection:
         """A connection for the controller's requests; its client id is the controller's id."""
         return await Connection.open(
-            self._process.runtime.network,
+            self._control_network,
             host,
             port,
             client_id=str(self.services.broker_id),
@@ -196,6 +231,8 @@ class NodeParts:
         await self.mutation_quotas.take(self._store, entity_path)
         await self.client_quotas.take(self._store, entity_path)
         await self.connection_rates.take(self._store, entity_path)
+        if self.scram_users is not None:
+            await self.scram_users.take(self._store, entity_path)
 
     def _take_topic_config(self, topic: str, overrides: dict[str, str]) -> None:
         # The controller's broker need not host the topic (TopicConfigHandler).

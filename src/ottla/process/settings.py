@@ -43,10 +43,6 @@ async def with_dynamic_config(
     return config.with_dynamic(*levels) if any(levels) else config
 
 
-def control_listener(config: BrokerConfig) -> str:
-    return config.optional_text("control.plane.listener.name") or config.inter_broker_listener
-
-
 def controller_config(config: BrokerConfig) -> ControllerConfig:
     return ControllerConfig(
         delete_topic_enable=config.boolean("delete.topic.enable"),
@@ -56,7 +52,7 @@ def controller_config(config: BrokerConfig) -> ControllerConfig:
             "leader.imbalance.per.broker.percentage"
         ),
         leader_imbalance_check_interval_s=config.integer("leader.imbalance.check.interval.seconds"),
-        control_listener=control_listener(config),
+        control_listener=config.control_listener,
         inter_broker_listener=config.inter_broker_listener,
         controller_socket_timeout_ms=config.integer("controller.socket.timeout.ms"),
     )

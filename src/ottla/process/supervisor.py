@@ -17,23 +17,25 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from ottla.errors import OttlaError
 from ottla.process import children as inside
-from ottla.process import titles
+from ottla.process import store_identity, titles
 from ottla.process.children import STOP_TIMEOUT_S, STORE, Pipes
 from ottla.process.claim import claim
 from ottla.process.data_folder import (
     config_path,
+    digest_path,
     logs_folder,
     pid_path,
     remove_pid,
     state_path,
     write_pid,
+    write_private,
 )
 from ottla.process.detached import Background, detach
 from ottla.process.restarts import Restarts
@@ -41,6 +43,7 @@ from ottla.process.running import describe_processes
 from ottla.process.stop_signals import stop_signals
 from ottla.process.tuning import raise_file_limit
 from ottla.process.up_options import UpOptions, broker_properties, join_address
+from ottla.runtime import replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +54,9 @@ _READY_LOOK_S = 0.1
 def run(options: UpOptions) -> int:
     """Runs until SIGINT, SIGTERM or SIGHUP; the exit code of `ottla up`."""
     raise_file_limit()
+    # The command line may hold more than `ps` should show to others.
+    titles.set_title("up", options.data)
+    options = replace(options, is_store_closed=digest_path(options.data).exists())
     background: Background | None = None
     if options.detach:
         side = detach()
@@ -82,8 +88,9 @@ def prepare_folders(options: UpOptions) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     for broker_id in range(options.brokers):
         properties = broker_properties(options, broker_id)
-        config_path(options.data, broker_id).write_text(format_properties(properties))
-    state.write_text(describe_processes(options))
+        write_private(config_path(options.data, broker_id), format_properties(properties))
+    store_identity.prepare(options)
+    replace_file(state, describe_processes(options).encode(), 0o644)
 
 
 def _run_alone(options: UpOptions, background: Background | None) -> int:

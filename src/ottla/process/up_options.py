@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ottla.process.data_folder import digest_path
+
 HOST = "127.0.0.1"
+AUTHORIZER = "authorizer.class.name"
+SET_ACL = "zookeeper.set.acl"
+DIGEST_FILE = "ottla.zookeeper.digest.file"
 # Addresses that mean every address of the machine, and how the machine itself gets there.
 _EVERY_ADDRESS = {"0.0.0.0": HOST, "::": "::1"}
 
@@ -34,6 +39,7 @@ class UpOptions:
     advertise: str | None = None  # the name that clients are told; None: `host`
     restart: bool = False  # whatever dies is started again
     detach: bool = False
+    is_store_closed: bool = False  # by an earlier `ottla up`
 
     @property
     def advertised_host(self) -> str:
@@ -60,10 +66,12 @@ class UpOptions:
 def broker_properties(options: UpOptions, broker_id: int) -> dict[str, str]:
     """The server.properties of one broker of `ottla up`."""
     replication = str(min(3, options.brokers))
+    # What brokers speak among themselves, all speak: there is one listener.
+    protocol = options.overrides.get("security.inter.broker.protocol", "PLAINTEXT").upper()
     properties = {
         "broker.id": str(broker_id),
-        "listeners": f"PLAINTEXT://{join_address(options.host, options.port + broker_id)}",
-        "advertised.listeners": f"PLAINTEXT://{options.broker_address(broker_id)}",
+        "listeners": f"{protocol}://{join_address(options.host, options.port + broker_id)}",
+        "advertised.listeners": f"{protocol}://{options.broker_address(broker_id)}",
         "log.dirs": str(options.data.absolute() / f"broker-{broker_id}"),
         "zookeeper.connect": options.zookeeper_connect,
         "zookeeper.session.timeout.ms": "6000",
@@ -80,4 +88,14 @@ def broker_properties(options: UpOptions, broker_id: int) -> dict[str, str]:
         if key in given:
             folders = (part.strip() for part in given[key].split(","))
             given[key] = ",".join(str(Path(part).absolute()) for part in folders if part)
-    return properties | given
+    return properties | protection(options) | given
+
+
+def protection(options: UpOptions) -> dict[str, str]:
+    """Where brokers authorise, the store is theirs alone; so it stays for as long as its data is
+    there. Whoever says something else about it is left alone."""
+    given = options.overrides
+    is_wanted = options.is_store_closed or bool(given.get(AUTHORIZER))
+    if not is_wanted or SET_ACL in given or DIGEST_FILE in given:
+        return {}
+    return {SET_ACL: "true", DIGEST_FILE: str(digest_path(options.data.absolute()))}

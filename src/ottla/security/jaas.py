@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from ottla.config.definitions import ConfigError
 
-PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 # A quoted string, a sign of its own, or a word.
 _TOKEN = re.compile(

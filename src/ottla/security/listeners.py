@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.config.definitions import ConfigError
+from ottla.config.definitions import ConfigError, ConfigType, parse_type
 from ottla.config.values import comma_separated
-from ottla.security.jaas import PLAIN_MODULE, JaasModule, parse_jaas
-from ottla.security.sasl import MECHANISMS, PLAIN, PlainCredentials, SaslSettings
+from ottla.security.jaas import JaasModule, parse_jaas
+from ottla.security.sasl.mechanisms import (
+    LOGIN_MODULES,
+    MECHANISMS,
+    SaslSettings,
+    client_credentials,
+)
+from ottla.security.sasl.oauth.credentials import TOKEN_URL
+from ottla.security.sasl.oauth.exchange import OAUTHBEARER
+from ottla.security.sasl.oauth.validation import OAuthSettings
+from ottla.security.sasl.plain import PLAIN
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.security.sasl.exchange import Credentials
 
 _USER_OPTION = "user_"
 _SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
@@ -23,9 +33,7 @@ _SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 def check_security(config: BrokerConfig) -> None:
     """Raises ConfigError where a listener or a connection to another broker could not work."""
     for endpoint in config.listeners:
-        uses_sasl = sasl_settings(config, endpoint.listener) is not None
-        if uses_sasl and config.integer("connections.max.reauth.ms") > 0:
-            raise ConfigError("connections.max.reauth.ms is not supported: it must be 0")
+        sasl_settings(config, endpoint.listener)
     broker_credentials(config, config.inter_broker_listener)
 
 
@@ -34,18 +42,22 @@ def sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings | None:
     if config.security_protocol_map.get(listener) not in _SASL_PROTOCOLS:
         return None
     mechanisms = _mechanisms(config, listener)
-    users = _jaas(config, listener, PLAIN).options
+    # Kafka asks for a value for each, also where it has nothing to say (SCRAM).
+    jaas = {mechanism: _jaas(config, listener, mechanism) for mechanism in mechanisms}
+    plain_options = jaas[PLAIN].options if PLAIN in jaas else {}
     return SaslSettings(
         mechanisms,
         {
             option.removeprefix(_USER_OPTION): password
-            for option, password in users.items()
+            for option, password in plain_options.items()
             if option.startswith(_USER_OPTION)
         },
+        {mechanism: _max_reauth_ms(config, listener, mechanism) for mechanism in mechanisms},
+        _oauth_settings(config, listener) if OAUTHBEARER in mechanisms else None,
     )
 
 
-def broker_credentials(config: BrokerConfig, listener: str) -> PlainCredentials | None:
+def broker_credentials(config: BrokerConfig, listener: str) -> Credentials | None:
     """What this broker shows to others on the listener; None without SASL."""
     if config.security_protocol_map.get(listener) not in _SASL_PROTOCOLS:
         return None
@@ -56,12 +68,15 @@ def broker_credentials(config: BrokerConfig, listener: str) -> PlainCredentials 
             "when SASL is used for inter-broker communication"
         )
     options = _jaas(config, listener, mechanism).options
+    if mechanism == OAUTHBEARER:
+        url = _of_listener(config, listener, TOKEN_URL)
+        return client_credentials(mechanism, options, {} if url is None else {TOKEN_URL: url})
     if not ("username" in options and "password" in options):
         raise ConfigError(
             f"the JAAS config of listener {listener} has no username and password, which brokers "
             "need among themselves"
         )
-    return PlainCredentials(options["username"], options["password"])
+    return client_credentials(mechanism, options, {})
 
 
 def _mechanisms(config: BrokerConfig, listener: str) -> tuple[str, ...]:
@@ -76,6 +91,50 @@ def _mechanisms(config: BrokerConfig, listener: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(enabled))
 
 
+def _oauth_settings(config: BrokerConfig, listener: str) -> OAuthSettings:
+    """Kafka's own names (KIP-768). Tokens without a signature, which its default takes, are not
+    taken here."""
+    url = _of_listener(config, listener, "sasl.oauthbearer.jwks.endpoint.url")
+    if not url:
+        raise ConfigError(
+            f"Listener {listener} enables OAUTHBEARER: set sasl.oauthbearer.jwks.endpoint.url to "
+            "the keys of your tokens, file:///path/of/jwks.json or https://…"
+        )
+    return OAuthSettings(
+        url,
+        _audiences(config, listener),
+        _of_listener(config, listener, "sasl.oauthbearer.expected.issuer"),
+        config.integer("sasl.oauthbearer.clock.skew.seconds"),
+        _of_listener(config, listener, "sasl.oauthbearer.sub.claim.name") or "sub",
+        config.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
+    )
+
+
+def _audiences(config: BrokerConfig, listener: str) -> tuple[str, ...]:
+    name = "sasl.oauthbearer.expected.audience"
+    own = config.static.get(f"listener.name.{listener.lower()}.{name}")
+    return tuple(config.items(name) if own is None else comma_separated(own))
+
+
+def _of_listener(config: BrokerConfig, listener: str, name: str) -> str | None:
+    prefix = f"listener.name.{listener.lower()}."
+    for key in (f"{prefix}{OAUTHBEARER.lower()}.{name}", prefix + name):
+        if key in config.static:
+            return config.static[key]
+    return config.optional_text(name)
+
+
+def _max_reauth_ms(config: BrokerConfig, listener: str, mechanism: str) -> int:
+    """The nearest of three names; one for a mechanism counts with its listener only."""
+    name = "connections.max.reauth.ms"
+    prefix = f"listener.name.{listener.lower()}."
+    for key in (f"{prefix}{mechanism.lower()}.{name}", prefix + name):
+        if key in config.static:
+            value = parse_type(key, config.static[key], ConfigType.LONG)
+            return value if isinstance(value, int) else 0
+    return config.integer(name)
+
+
 def _jaas(config: BrokerConfig, listener: str, mechanism: str) -> JaasModule:
     by_mechanism = f"{mechanism.lower()}.sasl.jaas.config"
     names = (f"listener.name.{listener.lower()}.{by_mechanism}", by_mechanism)
@@ -86,6 +145,6 @@ def _jaas(config: BrokerConfig, listener: str, mechanism: str) -> JaasModule:
             f"JAAS configuration: set {names[0]}"
         )
     module = parse_jaas(text)
-    if module.name != PLAIN_MODULE:
-        raise ConfigError(f"{names[0]} must name {PLAIN_MODULE}")
+    if module.name != LOGIN_MODULES[mechanism]:
+        raise ConfigError(f"{names[0]} must name {LOGIN_MODULES[mechanism]}")
     return module

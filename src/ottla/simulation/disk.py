@@ -196,6 +196,9 @@ class ProcessDisk:
     def read_bytes(self, path: Path) -> bytes:
         return bytes(self.host().file(path).data)
 
+    def write_private(self, path: Path, data: bytes) -> None:
+        self.write_atomically(path, data)
+
     def write_atomically(self, path: Path, data: bytes) -> None:
         """The rename is what makes it atomic; file and folder are synced."""
         disk = self.host()

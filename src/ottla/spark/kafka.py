@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.cluster import MOVED, RETRY_PAUSE_MS, Cluster, response_error
+from ottla.config.definitions import ConfigError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime, system_runtime
 from ottla.spark.errors import OffsetError, SourceError, TopicMissing
@@ -31,6 +32,17 @@ _MAX_CLIENTS = 8
 _LISTING_MIN_VERSION = 2  # the first with an isolation level
 
 
+def _runtime(connect: Connect) -> Runtime:
+    if connect.tls is None:
+        return system_runtime()
+    from ottla.security.tls.network import client_runtime  # few queries need it
+
+    try:
+        return client_runtime(system_runtime(), connect.tls)
+    except ConfigError as error:
+        raise SourceError(f"kafka.ssl.*: {error}") from None
+
+
 class TopicNow(NamedTuple):
     """A topic as the cluster has it."""
 
@@ -46,7 +58,7 @@ class KafkaClient:
 
     def __init__(self, connect: Connect) -> None:
         self.connect = connect
-        self.runtime: Runtime = system_runtime()
+        self.runtime = _runtime(connect)
         self.loop = _new_loop()
         self.cluster = Cluster(
             self.runtime,

@@ -15,7 +15,8 @@ from typing import Any
 from ottla.client.cluster import parse_bootstrap
 from ottla.client.settings import AdminConfig
 from ottla.config.definitions import ConfigError, nearest_name
-from ottla.security.sasl import PlainCredentials
+from ottla.security.sasl.exchange import Credentials
+from ottla.security.tls.settings import TlsSettings
 from ottla.spark.errors import OptionError
 from ottla.wire.compression import CODEC_NAMES
 
@@ -85,8 +86,10 @@ class Connect:
 
     bootstrap: str
     client_id: str = "ottla-spark"
-    credentials: PlainCredentials | None = None
+    credentials: Credentials | None = None
     timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
+    # None: connections are not encrypted.
+    tls: TlsSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +222,7 @@ class _Options:
             properties.get("client.id") or "ottla-spark",
             admin.credentials,
             self.kafka_number("request.timeout.ms", DEFAULT_REQUEST_TIMEOUT_MS),
+            admin.tls,
         )
 
 

@@ -24,13 +24,15 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from ottla.config.definitions import format_properties
 from ottla.errors import OttlaError
-from ottla.process.data_folder import config_path, pid_path
+from ottla.process.data_folder import config_path, pid_path, write_private
 from ottla.process.up_options import HOST, UpOptions, broker_properties
 from ottla.testing.running import Running
 
 if TYPE_CHECKING:
     from ottla.process.node import Node
+    from ottla.testing.certificates import Certificates
     from ottla.zk.server.server import ZooKeeperServer
 
 START_TIMEOUT_S = 60.0
@@ -71,6 +73,16 @@ def property_text(value: Setting) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _certificates(folder: Path) -> Certificates:
+    from ottla.testing.certificates import Certificates  # needs the package cryptography
+
+    return Certificates(folder)
+
+
+def _tls_properties(certificates: Certificates) -> dict[str, str]:
+    return {"security.inter.broker.protocol": "SSL", **certificates.broker_properties()}
+
+
 class _ClusterBase(Running):
     """Ports, data folder, topics and the context manager that both kinds share."""
 
@@ -80,9 +92,13 @@ class _ClusterBase(Running):
         *,
         data: Path | None = None,
         overrides: Mapping[str, Setting] | None = None,
+        tls: bool = False,
     ) -> None:
+        """With `tls` the brokers speak TLS with each other and with clients, with certificates made
+        for this cluster; `client_properties` is what a client needs."""
         self._owns_data = data is None
         folder = data or Path(tempfile.mkdtemp(prefix="ottla-"))
+        self.certificates = _certificates(folder / "tls") if tls else None
         first_port = free_ports(brokers + 1)
         self.options = UpOptions(
             brokers=brokers,
@@ -91,6 +107,7 @@ class _ClusterBase(Running):
             data=folder,
             # Off as in `ottla broker`: tests that list topics expect only their own.
             overrides={"ottla.lifecycle.topic.enable": "false"}
+            | ({} if self.certificates is None else _tls_properties(self.certificates))
             | {name: property_text(value) for name, value in (overrides or {}).items()},
         )
 
@@ -101,6 +118,11 @@ class _ClusterBase(Running):
     @property
     def zookeeper(self) -> str:
         return self.options.zookeeper_connect
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """What a client of this cluster is told beside `bootstrap.servers`, in Kafka's names."""
+        return {} if self.certificates is None else self.certificates.client_properties()
 
     def create_topic(
         self,
@@ -115,7 +137,9 @@ class _ClusterBase(Running):
 
         settings = tuple((key, property_text(value)) for key, value in (configs or {}).items())
         spec = TopicSpec(name, partitions, replication_factor, settings)
-        with_admin(self.bootstrap_servers, {}, lambda admin: make_topic(admin, spec))
+        with_admin(
+            self.bootstrap_servers, self.client_properties, lambda admin: make_topic(admin, spec)
+        )
 
     def _known(self, broker_id: int) -> int:
         if not 0 <= broker_id < self.options.brokers:
@@ -174,9 +198,11 @@ class Cluster(_ClusterBase):
         future.result(timeout_s)
 
     async def _start_all(self) -> None:
+        from ottla.process import store_identity
         from ottla.runtime import system_runtime
         from ottla.zk.server.server import ZooKeeperServer
 
+        store_identity.prepare(self.options)
         self._store = ZooKeeperServer(
             system_runtime(),
             self.options.data / "store",
@@ -185,6 +211,7 @@ class Cluster(_ClusterBase):
             fsync=False,  # a test's metadata need not survive a power cut
         )
         await self._store.start()
+        await store_identity.protect(self.options, self._store.engine)
         await asyncio.gather(*(self._start_node(i) for i in range(self.options.brokers)))
 
     async def _start_node(self, broker_id: int) -> None:
@@ -214,8 +241,11 @@ class ProcessCluster(_ClusterBase):
         command += ["--brokers", str(self.options.brokers), "--port", str(self.options.port)]
         command += ["--zookeeper-port", str(self.options.zookeeper_port)]
         command += ["--data", str(self.options.data)]
-        for key, value in self.options.overrides.items():
-            command += ["--set", f"{key}={value}"]
+        # Passwords among them do not belong on a command line.
+        settings = self.options.data / "cluster.properties"
+        self.options.data.mkdir(parents=True, exist_ok=True)
+        write_private(settings, format_properties(self.options.overrides))
+        command += ["--config", str(settings)]
         self._restarted: dict[int, subprocess.Popen[bytes]] = {}
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in stop
         self._process = subprocess.Popen(

@@ -149,7 +149,10 @@ class ApacheZooKeeper(Running):
         *,
         tick_ms: int = 1000,
         flags: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
     ) -> None:
+        """`settings` are more lines of zoo.cfg."""
+        self._settings = dict(settings or {})
         self._name = name
         self._tick_ms = tick_ms
         self._flags = (*SERVER_FLAGS, *flags)
@@ -173,6 +176,7 @@ class ApacheZooKeeper(Running):
             "maxClientCnxns": "0",
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
+            **self._settings,
         }
         config = _write_properties(self._folder / "zoo.cfg", settings)
         main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"

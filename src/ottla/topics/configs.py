@@ -149,6 +149,8 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
+    # The broker's own ottla.records.validate: whether a leader looks at all records it is sent.
+    validates_records: bool = True
     # The topic's own values as they are stored, for people to read.
     overrides: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -173,6 +175,9 @@ class LogConfig:
         attributes = {name.replace(".", "_"): value for name, value in values.items()}
         policies = cast("tuple[str, ...]", attributes.pop("cleanup_policy"))
         own = dict(overrides or {})
+        if broker_config is not None:
+            mode = broker_config.text("ottla.records.validate")
+            attributes["validates_records"] = mode == "full"
         return LogConfig(cleanup_policy=frozenset(policies), overrides=own, **attributes)  # type: ignore[arg-type]  # types follow the table, checked in tests
 
 

@@ -98,6 +98,10 @@ def scan(
             verify_crc(batch)
         while waiting and waiting[-1].first_offset <= header.last_offset:
             aborting.add(waiting.pop().producer_id)
+        if not header.record_count and len(batch) > HEADER_BYTES:
+            raise CorruptBatch(
+                f"a batch of no records with {len(batch) - HEADER_BYTES} bytes of them"
+            )
         if header.is_control:
             if header.producer_id in aborting and parse_marker(batch).is_abort:
                 aborting.discard(header.producer_id)
@@ -125,9 +129,21 @@ def decode(
         columns = _decode_body(body, include_headers)
         rows = _rows(columns, body.headers, topic, partition)
         offsets = rows.column("offset").to_numpy()
+        _check_order(offsets, body.headers)
         first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))
         if first < last:
             yield rows if last - first == len(offsets) else rows.slice(first, last - first)
+
+
+def _check_order(offsets: Longs, headers: Sequence[BatchHeader]) -> None:
+    """Kafka takes any offsets in an uncompressed batch; here one that is not in its place would be
+    left out, or come twice."""
+    if (
+        int(offsets[0]) < headers[0].base_offset
+        or int(offsets[-1]) > headers[-1].last_offset
+        or not bool(np.all(offsets[1:] > offsets[:-1]))
+    ):
+        raise CorruptBatch("the offsets of the records in a batch do not go up within it")
 
 
 class _Body(NamedTuple):
@@ -143,7 +159,7 @@ def _bodies(batches: Sequence[Batch]) -> Iterator[_Body]:
     group: list[tuple[BatchHeader, Buffer]] = []
     size = 0
     for header, data in batches:
-        plain = decompress(header.codec, data[HEADER_BYTES:])
+        plain = memoryview(decompress(header.codec, data[HEADER_BYTES:]))
         if group and size + len(plain) > MAX_PLAIN_BYTES:
             yield _joined(group)
             group, size = [], 0
@@ -172,19 +188,19 @@ class _Columns(NamedTuple):
 
 def _decode_body(body: _Body, include_headers: bool) -> _Columns:
     data = np.frombuffer(body.plain, np.uint8)
-    sizes, starts = read_varints(data, _record_positions(data, body))
+    sizes, starts = read_ints(data, _record_positions(data, body))
     ends = starts + sizes
     # One byte of attributes precedes the fields; none are defined.
     timestamps, position = read_varints(data, starts + 1)
-    offsets, position = read_varints(data, position)
-    key_lengths, key_starts = read_varints(data, position)
+    offsets, position = read_ints(data, position)
+    # Any negative length is that of null, as in Kafka.
+    key_lengths, key_starts = read_ints(data, position)
     key_ends = key_starts + np.maximum(key_lengths, 0)
-    value_lengths, value_starts = read_varints(data, key_ends)
+    value_lengths, value_starts = read_ints(data, key_ends)
     value_ends = value_starts + np.maximum(value_lengths, 0)
-    counts, header_starts = read_varints(data, value_ends)
+    counts, header_starts = read_ints(data, value_ends)
     if (
-        min(int(key_lengths.min()), int(value_lengths.min())) < -1
-        or min(int(counts.min()), int(sizes.min())) < 0
+        min(int(counts.min()), int(sizes.min())) < 0
         # Nothing reaches past its record, so every position above was a valid one.
         or not bool(np.all(header_starts + 2 * counts <= ends))
         or not bool(np.all((counts > 0) | (header_starts == ends)))
@@ -222,7 +238,7 @@ def _walk_abreast(data: Bytes, spans: Longs, counts: Longs) -> Longs:
         steps[index] = position
         unfinished = index < counts
         # What stands after a batch's end is none of its records: those look at their first again.
-        sizes, begins = read_varints(data, np.where(unfinished, position, spans[:, 0]))
+        sizes, begins = read_ints(data, np.where(unfinished, position, spans[:, 0]))
         position = np.where(unfinished, begins + sizes, position)
     if not bool(np.all(position == ends)):
         raise CorruptBatch("the records of a batch do not fill it")
@@ -296,10 +312,23 @@ def _after_long_record(plain: Buffer, position: int) -> int:
         position += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return position + (value >> 1)
+            # Numbers of records have 32 bits; what is above does not count.
+            return position + ((value & 0xFFFFFFFF) >> 1)
         shift += 7
         if shift > 28:
             raise CorruptBatch("the size of a record has more than five bytes")
+
+
+def read_ints(data: Bytes, positions: Longs) -> tuple[Longs, Longs]:
+    """As `read_varints` for numbers of 32 bits: what a fifth byte has above them does not count."""
+    values, ends = read_varints(data, positions)
+    widths = ends - positions
+    if int(widths.max()) < 5:
+        return values, ends
+    if int(widths.max()) > 5:
+        raise CorruptBatch("a number in a record has more than five bytes")
+    unsigned = (values << 1 ^ values >> 63) & 0xFFFFFFFF
+    return unsigned >> 1 ^ -(unsigned & 1), ends
 
 
 def read_varints(data: Bytes, positions: Longs) -> tuple[Longs, Longs]:
@@ -353,12 +382,12 @@ def _headers(plain: Buffer, data: Bytes, counts: Longs, positions: Longs, ends: 
     position = positions[records]
     taken = 0
     while len(records):
-        key_lengths, key_starts = read_varints(data, position)
+        key_lengths, key_starts = read_ints(data, position)
         key_ends = key_starts + np.maximum(key_lengths, 0)
-        value_lengths, value_starts = read_varints(data, key_ends)
+        value_lengths, value_starts = read_ints(data, key_ends)
         position = value_starts + np.maximum(value_lengths, 0)
-        if int(key_lengths.min()) < 0 or int(value_lengths.min()) < -1:
-            raise CorruptBatch("a header without a key or with a negative length")
+        if int(key_lengths.min()) < 0:
+            raise CorruptBatch("a header without a key")
         if not bool(np.all(position <= ends[records])):
             raise CorruptBatch("a header reaches past the end of its record")
         rows = bounds[records] + taken

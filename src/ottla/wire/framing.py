@@ -164,6 +164,15 @@ class FrameReader:
         # A frame still incomplete, with its length prefix; not to be changed from outside.
         self.partial = bytearray()
 
+    @property
+    def missing_bytes(self) -> int:
+        """What the incomplete frame lacks, as far as one can tell; 0 without one."""
+        partial = self.partial
+        if len(partial) < _LENGTH_BYTES:
+            return _LENGTH_BYTES - len(partial) if partial else 0
+        size: int = _LENGTH.unpack_from(partial)[0]
+        return _LENGTH_BYTES + size - len(partial)
+
     def feed(self, data: Buffer) -> list[memoryview]:
         """The frames that `data` completes, without their length prefixes."""
         frames: list[memoryview] = []

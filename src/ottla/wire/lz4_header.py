@@ -6,11 +6,11 @@ with that: its readers do not look at the checksum, its writers write the wrong 
 
 from __future__ import annotations
 
-from ottla.wire.compression import CompressionError
+from ottla.wire.codec_errors import CompressionError
 from ottla.wire.primitives import Buffer
 
-_FRAME_MAGIC = b"\x04\x22\x4d\x18"
-_FLAGS_AT = len(_FRAME_MAGIC)
+FRAME_MAGIC = b"\x04\x22\x4d\x18"
+_FLAGS_AT = len(FRAME_MAGIC)
 _HAS_CONTENT_SIZE = 0x08
 _MASK = 0xFFFFFFFF
 _PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = (
@@ -36,7 +36,7 @@ def with_old_checksum(frame: Buffer) -> bytes:
 
 def _descriptor_end(frame: Buffer) -> int:
     """Where the checksum stands: after flags, block size and the content's size if it is told."""
-    if bytes(frame[:_FLAGS_AT]) != _FRAME_MAGIC or len(frame) <= _FLAGS_AT:
+    if bytes(frame[:_FLAGS_AT]) != FRAME_MAGIC or len(frame) <= _FLAGS_AT:
         raise CompressionError("not an lz4 frame")
     end = _FLAGS_AT + 2
     if frame[_FLAGS_AT] & _HAS_CONTENT_SIZE:
@@ -47,8 +47,12 @@ def _descriptor_end(frame: Buffer) -> int:
 
 
 def _with_checksum(frame: Buffer, at: int, hashed: bytes) -> bytes:
-    checksum = _short_xxhash32(hashed) >> 8 & 0xFF
-    return b"".join((frame[:at], bytes((checksum,)), frame[at + 1 :]))
+    return b"".join((frame[:at], bytes((checksum_of(hashed),)), frame[at + 1 :]))
+
+
+def checksum_of(hashed: bytes) -> int:
+    """The one byte of it that a header has."""
+    return _short_xxhash32(hashed) >> 8 & 0xFF
 
 
 def _short_xxhash32(data: bytes) -> int:

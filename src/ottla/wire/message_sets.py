@@ -15,7 +15,15 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ottla.wire import lz4_header
-from ottla.wire.compression import LZ4, NONE, ZSTD, CompressionError, compress, decompress
+from ottla.wire.compression import (
+    DEFAULT_MAX_OUTPUT_BYTES,
+    LZ4,
+    NONE,
+    ZSTD,
+    CompressionError,
+    compress,
+    decompress,
+)
 from ottla.wire.primitives import Buffer, WireError
 from ottla.wire.records import (
     CODEC_MASK,
@@ -39,8 +47,10 @@ __all__ = [
     "down_convert",
     "down_convert_in_steps",
     "inner_messages",
+    "inner_messages_of",
     "iter_entries",
     "read_message",
+    "unwrapped",
 ]
 
 # A wrapper of max.message.bytes (1 MiB) rarely holds more; messages are converted one by one.
@@ -156,7 +166,11 @@ def inner_messages(wrapper: Message, max_bytes: int = DEFAULT_MAX_INNER_BYTES) -
 
     Checked as Kafka does for produced ones: checksums, one format, no wrapper in a wrapper.
     """
-    plain = _unwrapped(wrapper, max_bytes)
+    return inner_messages_of(wrapper, unwrapped(wrapper, max_bytes))
+
+
+def inner_messages_of(wrapper: Message, plain: Buffer) -> Iterator[Message]:
+    """The same where its value is decompressed already."""
     base_offset = _base_offset(wrapper, plain)
     for entry in iter_entries(plain, _ANY_MAGIC):
         message = read_message(entry)
@@ -183,7 +197,8 @@ def _placed(message: Message, wrapper: Message, base_offset: int) -> Message:
     )
 
 
-def _unwrapped(wrapper: Message, max_bytes: int) -> bytes | memoryview:
+def unwrapped(wrapper: Message, max_bytes: int) -> memoryview:
+    """The messages in a wrapper; raises OutputTooLarge."""
     if wrapper.codec == ZSTD:
         raise InvalidMessageSet("message sets cannot be compressed with zstd")
     if wrapper.value is None:
@@ -191,7 +206,7 @@ def _unwrapped(wrapper: Message, max_bytes: int) -> bytes | memoryview:
     block = wrapper.value
     if wrapper.codec == LZ4 and wrapper.magic == 0:
         block = lz4_header.with_right_checksum(block)
-    return decompress(wrapper.codec, block, max_bytes)
+    return memoryview(decompress(wrapper.codec, block, max_bytes))
 
 
 def _base_offset(wrapper: Message, plain: Buffer) -> int:
@@ -293,9 +308,10 @@ def down_convert(batch: Buffer, magic: int, first_offset: int) -> bytes:
 
 
 def down_convert_in_steps(
-    batch: Buffer, magic: int, first_offset: int
+    batch: Buffer, magic: int, first_offset: int, max_bytes: int = DEFAULT_MAX_OUTPUT_BYTES
 ) -> Generator[None, None, bytes]:
-    """As `down_convert`, with a pause after every few hundred records for whoever has more to do.
+    """As `down_convert`, with a pause after every few hundred records for whoever has more to do;
+    OutputTooLarge before the first of them where the batch holds more than `max_bytes`.
 
     Headers go, markers of transactions have no counterpart. Uncompressed messages begin at
     `first_offset`, since librdkafka relies on it; inside a wrapper clients skip on their own.
@@ -303,7 +319,7 @@ def down_convert_in_steps(
     header = read_header(batch)
     if header.is_control:
         return b""
-    records = iter_records(batch)
+    records = iter_records(batch, max_bytes)
     if header.codec == NONE:
         records = (record for record in records if record.offset >= first_offset)
     try:

@@ -7,8 +7,9 @@ names follow DefaultRecordBatch and DefaultRecord.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from mmap import mmap
+from typing import Any, NamedTuple
 
 from ottla.wire.checksum import crc32c
 from ottla.wire.compression import (
@@ -29,15 +30,18 @@ __all__ = [
     "OutputTooLarge",
     "Record",
     "build_batch",
+    "build_batch_in_steps",
     "build_marker",
     "compress",
     "crc_is_valid",
     "decompress",
     "iter_batches",
+    "iter_plain_records",
     "iter_records",
     "parse_marker",
     "patch",
     "patch_append_time",
+    "patch_create_time",
     "read_header",
     "size_at",
     "verify_crc",
@@ -59,6 +63,11 @@ _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _BASE_OFFSET = struct.Struct(">q")
 _MAX_UNSIGNED = (1 << 64) - 1
+_MAX_UNSIGNED_INT = (1 << 32) - 1
+_LONG_LIMIT = 1 << 63
+_MOST_INT_BYTES = 5
+# Records that are built at a stretch: a batch of a few kilobytes may hold a million.
+_STEP_RECORDS = 500
 _CRC_OFFSET = 17
 CRC_START = 21
 _ATTRIBUTES_OFFSET = 21
@@ -228,13 +237,24 @@ def patch(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
 
 def patch_append_time(batch: memoryview, timestamp_ms: int) -> None:
     """Makes LogAppendTime of a batch, in place, and renews its checksum."""
+    _patch_max_timestamp(batch, timestamp_ms, LOG_APPEND_TIME)
+
+
+def patch_create_time(batch: memoryview, newest_ms: int) -> None:
+    """Sets the latest timestamp of a batch's records, in place, and renews its checksum."""
+    _patch_max_timestamp(batch, newest_ms, 0)
+
+
+def _patch_max_timestamp(batch: memoryview, timestamp_ms: int, kind: int) -> None:
     (attributes,) = struct.unpack_from(">h", batch, _ATTRIBUTES_OFFSET)
-    struct.pack_into(">h", batch, _ATTRIBUTES_OFFSET, attributes | LOG_APPEND_TIME)
+    # Those that Kafka does not know go (DefaultRecordBatch.setMaxTimestamp).
+    attributes = attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL) | kind
+    struct.pack_into(">h", batch, _ATTRIBUTES_OFFSET, attributes)
     struct.pack_into(">q", batch, _MAX_TIMESTAMP_OFFSET, timestamp_ms)
     struct.pack_into(">I", batch, _CRC_OFFSET, crc32c(batch[CRC_START:]))
 
 
-def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+def read_varint(buffer: Buffer | mmap, position: int) -> tuple[int, int]:
     """A zig-zag varint of up to ten bytes and its end; of the tenth only the bit that still fits 64
     counts, as in Java."""
     byte = buffer[position]
@@ -253,6 +273,22 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
             raise CorruptBatch("a varint in a record has more than ten bytes")
 
 
+def read_int(buffer: Buffer | mmap, position: int) -> tuple[int, int]:
+    """The same for numbers of 32 bits: up to five bytes, and what is above does not count."""
+    byte = buffer[position]
+    if byte < 128:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value, shift = byte & 127, 7
+    for end in range(position + 1, position + _MOST_INT_BYTES):
+        byte = buffer[end]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            value &= _MAX_UNSIGNED_INT
+            return (value >> 1) ^ -(value & 1), end + 1
+        shift += 7
+    raise CorruptBatch("a number in a record has more than five bytes")
+
+
 def _write_varint(out: bytearray, value: int) -> None:
     value = value << 1 ^ value >> 63
     while value > 127:
@@ -261,12 +297,11 @@ def _write_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = read_varint(buffer, position)
+def _read_bytes(buffer: bytes | mmap, position: int, end: int) -> tuple[bytes | None, int]:
+    """As Kafka does, takes any negative length for null."""
+    length, position = read_int(buffer, position)
     if length < 0:
-        if length == -1:
-            return None, position
-        raise CorruptBatch(f"a length of {length} in a record")
+        return None, position
     stop = position + length
     if stop > end:
         raise CorruptBatch(f"{length} bytes reach past the end of their record")
@@ -274,9 +309,9 @@ def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, i
 
 
 def _read_headers(
-    buffer: bytes, position: int, end: int
+    buffer: bytes | mmap, position: int, end: int
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, position = read_varint(buffer, position)
+    count, position = read_int(buffer, position)
     if count == 0:
         return (), position
     # A header takes two bytes at least.
@@ -288,7 +323,8 @@ def _read_headers(
         if key is None:
             raise CorruptBatch("a header without a key")
         value, position = _read_bytes(buffer, position, end)
-        headers.append((key.decode(), value))
+        # Java puts a replacement character where a name is no text.
+        headers.append((key.decode(errors="replace"), value))
     return tuple(headers), position
 
 
@@ -298,7 +334,11 @@ def iter_records(batch: Buffer, max_bytes: int = DEFAULT_MAX_OUTPUT_BYTES) -> It
     if header.size > len(batch):
         raise CorruptBatch(f"a batch of {header.size} bytes, {len(batch)} are there")
     body = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size], max_bytes)
-    plain = bytes(body)
+    return iter_plain_records(body if isinstance(body, mmap) else bytes(body), header)
+
+
+def iter_plain_records(plain: bytes | mmap, header: BatchHeader) -> Iterator[Record]:
+    """The records of a batch whose body is decompressed already."""
     position, end = 0, len(plain)
     # A record takes seven bytes at least; without this a lie in the count shows only at the end.
     if not 0 <= header.record_count <= end // 7:
@@ -307,19 +347,21 @@ def iter_records(batch: Buffer, max_bytes: int = DEFAULT_MAX_OUTPUT_BYTES) -> It
         for _ in range(header.record_count):
             record, position = _read_record(plain, position, end, header)
             yield record
-    except (IndexError, UnicodeDecodeError) as error:
-        raise CorruptBatch(f"a record is cut short or malformed: {error}") from error
+    except IndexError as error:
+        raise CorruptBatch(f"a record is cut short: {error}") from error
     if position != end:
         raise CorruptBatch(f"{end - position} bytes after the last record")
 
 
-def _read_record(plain: bytes, position: int, end: int, header: BatchHeader) -> tuple[Record, int]:
-    length, position = read_varint(plain, position)
+def _read_record(
+    plain: bytes | mmap, position: int, end: int, header: BatchHeader
+) -> tuple[Record, int]:
+    length, position = read_int(plain, position)
     stop = position + length
     if length < 0 or stop > end:
         raise CorruptBatch(f"a record of {length} bytes with {end - position} left")
     timestamp_delta, position = read_varint(plain, position + 1)
-    offset_delta, position = read_varint(plain, position)
+    offset_delta, position = read_int(plain, position)
     key, position = _read_bytes(plain, position, stop)
     value, position = _read_bytes(plain, position, stop)
     headers, position = _read_headers(plain, position, stop)
@@ -329,7 +371,14 @@ def _read_record(plain: bytes, position: int, end: int, header: BatchHeader) -> 
         timestamp = header.max_timestamp
     else:
         timestamp = header.base_timestamp + timestamp_delta
+        if not -_LONG_LIMIT <= timestamp < _LONG_LIMIT:
+            timestamp = wrapped(timestamp)
     return Record(key, value, timestamp, headers, header.base_offset + offset_delta), stop
+
+
+def wrapped(value: int) -> int:
+    """What is left of a sum in 64 bits, as Java has it."""
+    return (value + _LONG_LIMIT) % (2 * _LONG_LIMIT) - _LONG_LIMIT
 
 
 def _append_bytes(out: bytearray, value: Buffer | None) -> None:
@@ -354,7 +403,17 @@ def _append_record(out: bytearray, record: Record, timestamp_delta: int, offset_
     out += body
 
 
-def build_batch(
+def build_batch(records: Iterable[Record], **options: Any) -> bytes:
+    """As `build_batch_in_steps`, at once."""
+    steps = build_batch_in_steps(records, **options)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return bytes(done.value)
+
+
+def build_batch_in_steps(
     records: Iterable[Record],
     *,
     base_offset: int = 0,
@@ -368,42 +427,41 @@ def build_batch(
     log_append_time_ms: int | None = None,
     keep_offsets: bool = False,
     last_offset_delta: int | None = None,
-) -> bytes:
-    """A batch of records, numbered from 0 on unless `keep_offsets`.
+) -> Generator[None, None, bytes]:
+    """A batch of records, numbered from 0 on unless `keep_offsets`, with a pause after every few
+    hundred of them for whoever has more to do; none of them is kept.
 
     `last_offset_delta` may lie beyond the last record, as compaction leaves it.
     """
-    items = list(records)
-    base_timestamp = items[0].timestamp if items else -1
+    base_timestamp = max_timestamp = -1
     body = bytearray()
-    delta = -1
-    for index, record in enumerate(items):
-        delta = record.offset - base_offset if keep_offsets else index
+    delta, count = -1, 0
+    for record in records:
+        if not count:
+            base_timestamp = max_timestamp = record.timestamp
+        elif count % _STEP_RECORDS == 0:
+            yield
+        delta = record.offset - base_offset if keep_offsets else count
         _append_record(body, record, record.timestamp - base_timestamp, delta)
-    max_timestamp = max((record.timestamp for record in items), default=-1)
+        if record.timestamp > max_timestamp:
+            max_timestamp = record.timestamp
+        count += 1
     attributes = compression | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
     if log_append_time_ms is not None:
         attributes |= LOG_APPEND_TIME
         max_timestamp = log_append_time_ms
-    content = compress(compression, body) if compression else bytes(body)
+    last_delta = delta if last_offset_delta is None else last_offset_delta
+    start = (base_offset, 0, leader_epoch, MAGIC, 0, attributes, last_delta)
+    times = (base_timestamp, max_timestamp)
+    header = (*start, *times, producer_id, producer_epoch, base_sequence, count)
+    return assemble(header, compress(compression, body) if compression else body)
+
+
+def assemble(fields: tuple[int, ...], content: Buffer) -> bytes:
+    """A batch of its header's fields (the length and the checksum are set) and its body."""
     batch = bytearray(HEADER_BYTES)
-    HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        HEADER_BYTES - LOG_OVERHEAD_BYTES + len(content),
-        leader_epoch,
-        MAGIC,
-        0,
-        attributes,
-        delta if last_offset_delta is None else last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(items),
-    )
+    length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(content)
+    HEADER.pack_into(batch, 0, fields[0], length, *fields[2:])
     batch += content
     struct.pack_into(">I", batch, _CRC_OFFSET, crc32c(memoryview(batch)[CRC_START:]))
     return bytes(batch)

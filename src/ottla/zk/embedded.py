@@ -38,7 +38,7 @@ from ottla.zk.client.watches import ClientWatches, call_watchers
 from ottla.zk.jute import MAX_PACKET_BYTES
 from ottla.zk.paths import validate
 from ottla.zk.server import acl as acls
-from ottla.zk.server.acl import Identity, proved_by
+from ottla.zk.server.acl import Identity, with_proof
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.pipeline import Outlet
 from ottla.zk.server.tree import Node
@@ -77,7 +77,9 @@ class EmbeddedStore(Outlet):
         if self._closed:
             return
         self._session.owner = None
-        self._engine.close_session(self._session)
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._engine.close_session(self._session, partial(gone.set_result, None))
+        await gone
         self._engine.watches.remove_watcher(self)
         self._watches.clear()
         await self._answer("/", lambda: None)
@@ -182,15 +184,20 @@ class EmbeddedStore(Outlet):
 
     async def add_auth(self, scheme: str, credential: bytes) -> None:
         """Proves an identity for the rest of this store's life."""
-        if scheme != "digest" or b":" not in credential:
+        if scheme != "digest":
             raise AuthFailedError(scheme)
-        self._identities += proved_by(credential, self._engine.options.super_digest)
+        self._identities = with_proof(
+            self._identities, credential, self._engine.options.super_digest
+        )
 
     # --- Outlet ---
 
     def deliver(self, items: list[Callable[[], None]]) -> None:
         for item in items:
             item()
+
+    def may_read(self, acl: tuple[Acl, ...]) -> bool:
+        return acls.allows(acl, acls.READ, self._identities)
 
     def notify(self, kind: EventType, path: str) -> None:
         watchers = self._watches.take(kind, path)

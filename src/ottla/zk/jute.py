@@ -11,10 +11,12 @@ import struct
 from functools import lru_cache
 
 from ottla.errors import OttlaError
-from ottla.metadata.store import OPEN_ACL, Acl, Stat
+from ottla.metadata.store import OPEN_ACL, Acl, InvalidAclError, Stat
 
 # jute.maxbuffer of a server: one packet may not be longer.
 MAX_PACKET_BYTES = 0xFFFFF
+# Entries in the ACL of a request: every look at the node goes through them.
+MAX_ACL_ENTRIES = 100
 
 INT = struct.Struct(">i")
 LONG = struct.Struct(">q")
@@ -136,13 +138,17 @@ def read_strings(buffer: bytes, position: int, end: int) -> tuple[list[str], int
     return strings, position
 
 
-def read_acls(buffer: bytes, position: int, end: int) -> tuple[tuple[Acl, ...], int]:
+def read_acls(
+    buffer: bytes, position: int, end: int, max_entries: int | None = None
+) -> tuple[tuple[Acl, ...], int]:
     stop = position + _OPEN_ACL_SIZE
     if stop <= end and buffer[position:stop] == _OPEN_ACL_BYTES:
         return OPEN_ACL, stop
     count, position = read_int(buffer, position, end)
     if count * 12 > end - position:
         raise JuteError("more elements than bytes")
+    if max_entries is not None and count > max_entries:
+        raise InvalidAclError(f"{count} entries, of which there may be {max_entries}")
     acls = []
     for _ in range(count):
         perms, position = read_int(buffer, position, end)
@@ -172,7 +178,7 @@ def read_create(
                 return path, buffer[path_end + 4 : data_end], OPEN_ACL, 0, path_end, stop - 4
     path, path_end = read_string(buffer, position, end)
     data, data_end = read_buffer(buffer, path_end, end)
-    acl, acl_end = read_acls(buffer, data_end, end)
+    acl, acl_end = read_acls(buffer, data_end, end, MAX_ACL_ENTRIES)
     mode, _ = read_int(buffer, acl_end, end)
     return path, data, acl, mode, path_end, acl_end
 

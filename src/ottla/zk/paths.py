@@ -10,6 +10,10 @@ from ottla.metadata.store import BadArgumentsError
 _FORBIDDEN = "\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff"
 _NAMES = re.compile(rf"(?:/(?!\.\.?(?:/|\Z))[^/{_FORBIDDEN}]+)+", re.ASCII)
 
+# The store makes no longer and no deeper ones; every event looks at all nodes above it.
+MAX_PATH_CHARS = 16_384
+MAX_DEPTH = 256
+
 # Nodes every server has and nobody deletes (ZKDatabase.isSpecialPath).
 SPECIAL_PATHS = frozenset(("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"))
 
@@ -27,6 +31,12 @@ def validate_child(path: str, slash: int) -> None:
         validate(path)
     elif _NAMES.fullmatch(path, slash) is None:
         raise BadArgumentsError(path)
+
+
+def is_too_long(path: str) -> bool:
+    """For a node to be made here, or watched."""
+    # Two characters for each level at least.
+    return len(path) > 2 * MAX_DEPTH and (len(path) > MAX_PATH_CHARS or path.count("/") > MAX_DEPTH)
 
 
 def parent_of(path: str) -> str:

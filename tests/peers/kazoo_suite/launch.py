@@ -30,6 +30,8 @@ def main() -> None:
             int(settings["clientPort"]),
             Path(settings["dataDir"]),
             tick_ms=int(settings["tickTime"]),
+            # The harness's zoo.cfg allows all of them.
+            words=settings.get("4lw.commands.whitelist", "*"),
         )
     )
 

@@ -30,7 +30,10 @@ def main(output: Path, arguments: list[str]) -> int:
         environment = {
             **os.environ,
             "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}",
-            "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE / "stubs")]),
+            # What is tested may be a checkout that is not the installed one.
+            "PYTHONPATH": os.pathsep.join(
+                [str(HERE), str(HERE / "stubs"), os.environ.get("PYTHONPATH", "")]
+            ),
             "ZOOKEEPER_VERSION": "3.8.4",
             "ZOOKEEPER_CLASSPATH": f"{peer_folder('zookeeper-3.8')}/*",
             "ZOOKEEPER_CLUSTER_SIZE": "1",

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.bounds.turns import Turns
+from ottla.broker.context.listener_roles import ListenerRoles
 from ottla.broker.context.request import RequestContext
 from ottla.broker.fetching.service import FetchService
 from ottla.broker.handlers import fetch, leader_and_isr, list_offsets
@@ -133,6 +134,7 @@ class Broker:
             replica_manager=self.manager,
             fetches=self.fetches,
             orders=self.orders,
+            listener_roles=ListenerRoles(),
         )
 
     async def start(self) -> None:

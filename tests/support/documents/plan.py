@@ -90,6 +90,8 @@ PLANS: Mapping[str, PagePlan] = {
         stays={
             **UP,
             "ottla zookeeper --data other-store --port 2182": "ls other-store/*",
+            "ottla zookeeper --data third-store --port 2183 --max-client-cnxns 200"
+            " --4lw-commands-whitelist '*'": "ls third-store/*",
             FOLLOW: "true",
             "ottla zk watch /brokers -R --new": "true",
         },
@@ -153,8 +155,18 @@ PLANS: Mapping[str, PagePlan] = {
             " --resource-pattern-type prefixed": (
                 _ELSEWHERE + "tests/peers/test_security_kafka_acls.py"
             ),
+            "ottla delegation-tokens --bootstrap-server 10.0.0.1:9092 --command-config"
+            " alice.properties --create --max-life-time-period -1 --renewer-principal"
+            " User:scheduler": _ELSEWHERE + "tests/integration/test_security_tokens.py",
         },
-        stays={"ottla zookeeper --super-digest-file super.digest": "ls ottla-data/store/*"},
+        stays={
+            "ottla zookeeper --super-digest-file super.digest": "ls ottla-data/store/*",
+            "ottla zookeeper --port 12184 --data secure-store --secure-client-port 12281"
+            " --tls-properties store.properties": (
+                "openssl s_client -connect localhost:12281 -CAfile ca.pem -cert broker.pem"
+                " -key broker.pem -verify_return_error < /dev/null"
+            ),
+        },
     ),
     "docs/simulation.md": PagePlan(
         left_out={

@@ -12,7 +12,8 @@ from ottla.client.connection import Connection
 from ottla.metadata.acl_znodes import AclEntry, Operation, Permission, ResourcePattern
 from ottla.runtime import system_runtime
 from ottla.security.acls import PatternType, ResourceType
-from ottla.security.sasl import PlainCredentials
+from ottla.security.sasl.exchange import Credentials
+from ottla.security.sasl.plain import PlainCredentials
 from ottla.wire import messages as m
 from tests.support.integration.local_cluster import HOST, LocalCluster
 
@@ -59,7 +60,7 @@ class SecureCluster(LocalCluster):
         return ",".join(f"{HOST}:{self.port(broker_id)}" for broker_id in self.nodes)
 
     async def connect(
-        self, user: PlainCredentials | None, broker_id: int = 0, listener: str = CLIENTS
+        self, user: Credentials | None, broker_id: int = 0, listener: str = CLIENTS
     ) -> Connection:
         return await Connection.open(
             system_runtime().network,
@@ -69,9 +70,7 @@ class SecureCluster(LocalCluster):
             sasl=user,
         )
 
-    async def ask(
-        self, user: PlainCredentials, message: Any, version: int, broker_id: int = 0
-    ) -> Any:
+    async def ask(self, user: Credentials, message: Any, version: int, broker_id: int = 0) -> Any:
         connection = await self.connect(user, broker_id)
         try:
             return await connection.send(message, version)

@@ -21,8 +21,17 @@ PLACES = {
     "transaction.state.log.num.partitions", "zookeeper.connect",
 }  # fmt: skip
 OWN_NAMES = {
-    "ottla.lifecycle.topic.enable", "ottla.metrics.port", "ottla.scheduling.batch.enable",
+    "ottla.lifecycle.topic.enable", "ottla.metrics.hosts", "ottla.metrics.port",
+    "ottla.records.validate", "ottla.zookeeper.digest.file",
+    # Kafka 3.1's.
+    "sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.url", "sasl.oauthbearer.sub.claim.name",
+    "sasl.oauthbearer.token.endpoint.url",
+    "ottla.scheduling.batch.enable",
 }  # fmt: skip
+# Finite here (ADR 37).
+OWN_DEFAULTS = {"queued.max.request.bytes"}
 # Kafka hides these (KRaft's), but forgets to after the first change.
 KRAFT_NAMES = {
     "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "controller.listener.names",

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self, TypeVar
 
 from kazoo.client import KazooClient
 
-from ottla.testing.java import java_command, missing_reason
+from ottla.testing.java import TOOL_FLAGS, java_command, missing_reason
 from tests.support.judges import need
 
 Answer = TypeVar("Answer")
@@ -37,12 +37,13 @@ class Printed(NamedTuple):
 class ToolSession:
     """One JVM that runs command line tools one after the other: its start costs most of a run."""
 
-    def __init__(self, jars: str) -> None:
+    def __init__(self, jars: str, *jvm_options: str) -> None:
         self._jars = jars
+        self._jvm_options = jvm_options
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            java_command(self._jars, str(RUN_TOOLS)),
+            java_command(self._jars, str(RUN_TOOLS), (*TOOL_FLAGS, *self._jvm_options)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -30,9 +30,10 @@ DEFAULTS = {
 
 
 @contextmanager
-def ottla_zookeeper(data: Path) -> Iterator[str]:
+def ottla_zookeeper(data: Path, *more: str) -> Iterator[str]:
     """`ottla zookeeper` as a process; gives its address."""
     command = [sys.executable, "-m", "ottla", "zookeeper", "--port", "0", "--data", str(data)]
+    command += more
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

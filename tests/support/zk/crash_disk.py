@@ -97,6 +97,9 @@ class CrashDisk:
     def read_bytes(self, path: Path) -> bytes:
         return bytes(self.files[path].now)
 
+    def write_private(self, path: Path, data: bytes) -> None:
+        self.write_atomically(path, data)
+
     def write_atomically(self, path: Path, data: bytes) -> None:
         self.check()
         content = self.files[path] = _Content()

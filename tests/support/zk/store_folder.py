@@ -48,7 +48,11 @@ class StoreFolder:
         self.journal.rotate(zxid + 1)
         nodes = [records.encode_node(path, node) for path, node in self.tree.nodes.items()]
         head = records.encode_snapshot_head(zxid, self.tree.sessions, len(nodes))
-        self.journal.write_snapshot(zxid, records.seal_snapshot([head, *nodes]))
+        file = self.journal.new_snapshot(zxid)
+        for piece in (head, *nodes):
+            file.write(piece)
+        file.finish()
+        self.journal.drop_useless()
 
     def path(self, first_zxid: int, kind: str = "journal") -> Path:
         return FOLDER / f"{kind}.{first_zxid:016x}"

@@ -8,12 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
+from ottla.cli import zookeeper
 from ottla.metadata.store import Acl, CreateMode, NoAuthError, SessionState
 from ottla.runtime import system_runtime
 from ottla.zk.client.store import ZooKeeperClient
+from ottla.zk.server.admission import MAX_CLIENT_CONNECTIONS
+from ottla.zk.server.holdings import MAX_HELD_BYTES
+from ottla.zk.server.options import DEFAULT_WORDS, parse_words
+from ottla.zk.server.words import ALL_WORDS
 from tests.support.zk.polling import until
 
 # Of super:secret.
@@ -103,3 +109,45 @@ def test_a_password_in_place_of_a_digest_is_one_line(tmp_path):
     assert errors.startswith("Error: OTTLA_SUPER_DIGEST: the super user's digest must be `user:`")
     assert errors.count("\n") == 1
     assert "secret" not in errors
+
+
+def test_limits_and_words_are_set(tmp_path):
+    process = run_server(
+        *("--port", "0", "--data", str(tmp_path), "--max-client-cnxns", "1"),
+        *("--4lw-commands-whitelist", "conf, srvr"),
+    )
+    port = int(process.stdout.readline().split("zookeeper=127.0.0.1:")[1].split()[0])
+
+    def ask(word: bytes) -> str:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(word)
+            return b"".join(iter(lambda: client.recv(4096), b"")).decode()
+
+    assert f"clientPort={port}\n" in ask(b"conf")
+    assert ask(b"ruok") == "ruok is not executed because it is not in the whitelist.\n"
+    first = socket.create_connection(("127.0.0.1", port))
+    second = socket.create_connection(("127.0.0.1", port), timeout=10)
+    with first, second, suppress(ConnectionResetError):
+        assert second.recv(1) == b""
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert errors.count("\n") == 1
+    assert "127.0.0.1 has 1 connections, which is the limit (maxClientCnxns)" in errors
+
+
+def test_the_limits_are_those_of_the_server():
+    assert zookeeper.MAX_CLIENT_CNXNS == MAX_CLIENT_CONNECTIONS
+    assert zookeeper.MAX_CLIENT_MEMORY_MB << 20 == MAX_HELD_BYTES
+    assert parse_words(zookeeper.WORDS) == DEFAULT_WORDS
+    assert parse_words("ruok, *") == ALL_WORDS
+
+
+def test_an_unknown_word_is_one_line(tmp_path):
+    process = run_server("--data", str(tmp_path), "--4lw-commands-whitelist", "ruok,none")
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert errors == (
+        "Error: 'none' is no word of this store: "
+        "conf, cons, envi, isro, mntr, ruok, srvr, stat, wchs\n"
+    )

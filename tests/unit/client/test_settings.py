@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ottla.client.admin.client import Admin
-from ottla.client.cluster import PlainCredentials
 from ottla.client.settings import AdminConfig
 from ottla.config.definitions import ConfigError
 from ottla.errors import KafkaError
 from ottla.runtime import system_runtime
+from ottla.security.sasl.plain import PlainCredentials
 from ottla.wire import messages as m
 from tests.support.client.fake_kafka import RANGES, FakeKafka
 
@@ -45,15 +45,29 @@ def test_a_user() -> None:
     [
         ({"default.api.timeout.ms": "x"}, "Not a number of type INT"),
         ({"default.api.timeout.ms": "-1"}, "Value must be at least 0"),
-        ({"security.protocol": "SSL"}, "Invalid value SSL for configuration security.protocol"),
+        ({"security.protocol": "TLS"}, "Invalid value TLS for configuration security.protocol"),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.location": "/x"},
+            "SSL key store is specified, but key store password is not specified.",
+        ),
         ({"security.protocol": "SASL_PLAINTEXT"}, "Invalid value GSSAPI for configuration"),
-        (SASL | {"sasl.mechanism": "SCRAM-SHA-256"}, "String must be one of: PLAIN"),
-        (SASL | {"sasl.jaas.config": 'x required username="a";'}, "must name username="),
+        (SASL | {"sasl.mechanism": "OTHER"}, "String must be one of: PLAIN, SCRAM-SHA-256"),
+        (SASL | {"sasl.mechanism": "SCRAM-SHA-256"}, "must name org.*ScramLoginModule"),
+        (SASL | {"sasl.jaas.config": 'x required username="a";'}, "must name org.*PlainLogin"),
+        (SASL | {"sasl.jaas.config": 'x.PlainLoginModule required username="a";'}, "username="),
     ],
 )
 def test_what_cannot_be_used_is_refused(given: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         AdminConfig.from_properties(given)
+
+
+def test_protocols_with_ssl_bring_settings_of_tls() -> None:
+    assert AdminConfig.from_properties({"ssl.truststore.type": "PEM"}).tls is None
+    tls = AdminConfig.from_properties({"security.protocol": "ssl"}).tls
+    assert tls is not None and tls.checks_host
+    both = AdminConfig.from_properties(SASL | {"security.protocol": "SASL_SSL"})
+    assert both.tls is not None and both.credentials is not None
 
 
 async def test_the_user_is_named_on_every_connection() -> None:

@@ -8,10 +8,12 @@ import pytest
 
 from ottla.process.data_folder import (
     config_path,
+    make_private,
     pid_path,
     pid_path_beside,
     remove_pid,
     write_pid,
+    write_private,
 )
 
 
@@ -37,3 +39,25 @@ def test_a_config_of_ottla_up_leads_to_the_pid_file(
     assert pid_path_beside(Path("broker-2.properties"), 2) == pid_path(tmp_path, "broker-2")
     assert pid_path_beside(Path("broker-2.properties"), 3) is None
     assert pid_path_beside(tmp_path / "config" / "server.properties", 2) is None
+
+
+def test_files_with_secrets_are_for_their_owner_alone(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("not ours")
+    path = tmp_path / "broker-0.properties"
+    for name in (path, tmp_path / "broker-0.properties.tmp"):
+        name.symlink_to(other)
+    write_private(path, "password=secret")
+    assert other.read_text() == "not ours"
+    assert path.read_text() == "password=secret" and not path.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sorted(tmp_path.iterdir()) == [path, other]
+
+
+def test_private_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "store"
+    make_private(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o755)
+    make_private(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700

@@ -45,3 +45,20 @@ def test_addresses_of_the_sixth_version_stand_in_brackets() -> None:
     assert (listener.host, listener.port) == ("::1", 9092)
     assert options.bootstrap_servers == "[::1]:9092"
     assert UpOptions(host="::", advertise="a").zookeeper_connect == "[::1]:2181"
+
+
+def test_brokers_that_authorise_own_their_store(tmp_path: Path) -> None:
+    keys = ("zookeeper.set.acl", "ottla.zookeeper.digest.file")
+    authorizer = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+
+    def given(overrides: dict[str, str], **others: bool) -> list[str | None]:
+        options = UpOptions(data=tmp_path, overrides=overrides, **others)  # type: ignore[arg-type]
+        properties = broker_properties(options, 0)
+        return [properties.get(key) for key in keys]
+
+    closed = ["true", f"{tmp_path}/config/store.digest"]
+    assert given({}) == [None, None]
+    assert given(authorizer) == given({}, is_store_closed=True) == closed
+    # Whoever has an opinion about it keeps it.
+    assert given(authorizer | {keys[0]: "false"}, is_store_closed=True) == ["false", None]
+    assert given(authorizer | {keys[1]: "mine"}) == [None, "mine"]

@@ -89,7 +89,11 @@ def test_sasl_plain():
         ({"onTopicRecreated": "ignore"}, "must be fail or restart"),
         ({"kafka.isolation.level": "dirty"}, "read_uncommitted, read_committed"),
         ({"kafka.auto.offset.reset": "latest"}, "cannot be set"),
-        ({"kafka.security.protocol": "SSL"}, "security.protocol"),
+        ({"kafka.security.protocol": "TLS"}, "security.protocol"),
+        (
+            {"kafka.security.protocol": "SSL", "kafka.ssl.keystore.location": "/x"},
+            "key store password is not specified",
+        ),
         ({"subscribe": None, "assign": '{"t":["0"]}'}, "must be like"),
         ({"subscribe": None, "assign": '{"t":[]}'}, "names no partition"),
         ({"subscribe": None, "subscribePattern": "("}, "not a regular expression"),

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.catalog import broker_definitions
-from ottla.config.definitions import ConfigSource, ConfigType, Synonym
+from ottla.config.definitions import ConfigError, ConfigSource, ConfigType, Synonym
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topics import configs
 from ottla.topics.configs import LogConfig, describe, sound_overrides, validate_topic_configs
@@ -24,7 +24,8 @@ def broker(**given: str) -> BrokerConfig:
 def test_attributes_defaults_and_table_agree() -> None:
     """Without a broker, with a default broker, and as a plain dataclass: the same."""
     assert LogConfig.resolve() == LogConfig() == LogConfig.resolve(broker())
-    settings = [field for field in fields(LogConfig) if field.name != "overrides"]
+    others = ("overrides", "validates_records")
+    settings = [field for field in fields(LogConfig) if field.name not in others]
     assert sorted(configs.topic_definitions()) == [f.name.replace("_", ".") for f in settings]
     for field in settings:
         assert type(getattr(LogConfig.resolve(), field.name)) is type(field.default)
@@ -35,6 +36,17 @@ def test_what_the_topic_set_itself_is_kept_as_it_was_given() -> None:
     resolved = LogConfig.resolve(broker(log__retention__ms="7"), own)
     assert resolved.overrides == own and resolved.retention_ms == 5
     assert LogConfig.resolve(broker(log__retention__ms="7")).overrides == {}
+
+
+@pytest.mark.parametrize(("mode", "validates"), [("full", True), ("header", False)])
+def test_the_broker_says_whether_records_are_looked_at(mode: str, validates: bool) -> None:
+    resolved = LogConfig.resolve(broker(ottla__records__validate=mode), {"retention.ms": "5"})
+    assert resolved.validates_records is validates
+
+
+def test_another_word_for_it_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"ottla\.records\.validate"):
+        broker(ottla__records__validate="none")
 
 
 def test_synonyms_exist_and_have_the_topic_configs_type() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -311,3 +312,13 @@ def test_varints_that_are_too_long_in_columns():
         assert (value[0], end[0]) == records.read_varint(raw, 0)
     with pytest.raises(records.CorruptBatch, match="more than ten bytes"):
         columnar.read_varints(np.frombuffer(b"\x80" * 11, np.uint8), np.zeros(1, np.int64))
+
+
+def test_a_batch_that_says_it_has_no_records_but_has() -> None:
+    """Compaction leaves batches without records; they are a header and nothing else."""
+    whole = bytearray(records.build_batch([Record(b"k", b"v", 5)]))
+    struct.pack_into(">i", whole, 57, 0)
+    with pytest.raises(records.CorruptBatch, match="a batch of no records with"):
+        columnar.scan(bytes(whole), 0, 10, check_crcs=False)
+    emptied = records.build_batch([], last_offset_delta=4)
+    assert columnar.scan(emptied, 0, 10).next_offset == 5

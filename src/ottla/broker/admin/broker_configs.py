@@ -8,7 +8,7 @@ are znodes under /config/brokers; a change notification makes the brokers read t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.admin.configs import (
     Change,
@@ -40,13 +40,30 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
 
 
+class Certificates(Protocol):
+    """Of listeners that are encrypted: `BrokerTls`."""
+
+    def check_change(self, proposed: BrokerConfig) -> None:
+        """Raises ConfigError where certificates of changed configs cannot be taken over."""
+
+    def reload_files(self) -> None:
+        """Takes over files that were written since they were read."""
+
+
 class BrokerConfigs:
     """The configs of one broker, by its id, and the defaults of all of them, by ""."""
 
-    def __init__(self, store: MetadataStore, config: BrokerConfig, broker_id: int) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        config: BrokerConfig,
+        broker_id: int,
+        tls: Certificates | None = None,
+    ) -> None:
         self._store = store
         self._config = config
         self._broker_id = broker_id
+        self._tls = tls
 
     async def replace(
         self, name: str, entries: Sequence[tuple[str, str | None]], *, validate_only: bool
@@ -95,13 +112,15 @@ class BrokerConfigs:
         """Writes `entries` in the place of those `stored`, where they hold."""
         entity = self._entity(name)
         try:
-            _check(
+            proposed = _check(
                 self._config,
                 stored,
                 entries,
                 per_broker=entity != DEFAULT_ENTITY,
                 validate_only=validate_only,
             )
+            if self._tls is not None:
+                _check_certificates(self._tls, proposed)
         except ConfigError as error:
             # `require` of Scala puts its own words before the reason.
             prefix = "requirement failed: " if isinstance(error, RequirementFailed) else ""
@@ -111,6 +130,9 @@ class BrokerConfigs:
                 f"{prefix}{error}"
             ) from None
         if not validate_only:
+            if self._tls is not None and entity != DEFAULT_ENTITY:
+                # DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange
+                self._tls.reload_files()
             raise_failure(await store_with_note(self._store, ConfigZnode.BROKERS, entity, entries))
 
 
@@ -128,7 +150,8 @@ def _check(
     *,
     per_broker: bool,
     validate_only: bool,
-) -> None:
+) -> BrokerConfig:
+    """What the configs will be; raises ConfigError where they do not hold."""
     # Passwords and listeners that were in the store before were not put there by this request.
     kept_passwords = {key for key in entries if is_password(key) and _is_same(key, stored, entries)}
     given = {key: text for key, text in entries.items() if key not in kept_passwords}
@@ -141,6 +164,18 @@ def _check(
     passwords = [key for key in given if is_password(key)]
     _refuse_passwords(config, passwords, validate_only=validate_only)
     check_change(config, proposed)
+    return proposed
+
+
+def _check_certificates(tls: Certificates, proposed: BrokerConfig) -> None:
+    try:
+        tls.check_change(proposed)
+    except ConfigError as error:
+        # A ConfigException within another one, as Java prints it.
+        raise ConfigError(
+            f"Invalid value org.apache.kafka.common.config.ConfigException: {error} "
+            "for configuration Invalid dynamic configuration"
+        ) from None
 
 
 def _is_same(name: str, stored: Mapping[str, str], entries: Mapping[str, str]) -> bool:

@@ -29,7 +29,12 @@ class RequestContext:
     listener: str
     client_host: str
     principal: str = "User:ANONYMOUS"
+    # The user showed a delegation token.
+    by_token: bool = False
     authorizer: AclAuthorizer | None = None
+    # Whether brokers connect to this listener, so that this may be one; and the controller.
+    is_from_peers: bool = True
+    is_from_controller: bool = True
 
     @property
     def version(self) -> int:

@@ -10,6 +10,7 @@ from ottla.bounds.turns import Turns
 if TYPE_CHECKING:
     from ottla.broker.admin.topic_settings import TopicSettings
     from ottla.broker.admin.topics import TopicAdmin
+    from ottla.broker.context.listener_roles import ListenerRoles
     from ottla.broker.fetching.service import FetchService
     from ottla.broker.membership.metadata_cache import MetadataCache
     from ottla.broker.membership.ports import ControllerPort
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Runtime
     from ottla.security.authorizer import AclAuthorizer
+    from ottla.security.delegation_tokens import DelegationTokens
+    from ottla.security.tls.broker import BrokerTls
 
 
 @dataclass(slots=True)
@@ -51,11 +54,17 @@ class BrokerServices:
     marker_writes: MarkerWrites
     topic_settings: TopicSettings
     mutation_quotas: MutationQuotas
+    # Where the controller and other brokers are listened to.
+    listener_roles: ListenerRoles
     # None: everything is allowed.
     authorizer: AclAuthorizer | None = None
+    # None: the brokers have no key for tokens.
+    delegation_tokens: DelegationTokens | None = None
     # None: clients have no quotas.
     client_quotas: ClientQuotas | None = None
     # None: nothing is counted.
     request_metrics: RequestMetrics | None = None
     # Of the event loop, for requests that are long work.
     turns: Turns = field(default_factory=Turns)
+    # None: no listener is encrypted.
+    tls: BrokerTls | None = None

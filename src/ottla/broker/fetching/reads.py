@@ -14,6 +14,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.log import Log
 from ottla.storage.segment.segment import EMPTY
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
+from ottla.wire.primitives import MIN_UNCOPIED_BYTES
 from ottla.wire.records import HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ Wanted = tuple[TopicPartition, FetchPartition]
 # The beginning of a batch that is never sent whole. Fetch v0 to v2 get no more than they ask for; a
 # client that finds nothing else asks for more the next time.
 CUT_BATCH = memoryview(struct.pack(">qi", -1, HEADER_BYTES))
+# Records of one partition from this size on stay in their file until the socket takes them.
+SLICED_FROM_BYTES = 64 * 1024
+# What one answer holds of smaller ones; the others stay in their files as well.
+_READ_AT_ONCE_BYTES = 256 * 1024
 
 
 class Reader:
@@ -44,18 +49,27 @@ class Reader:
         self, params: FetchParams, wanted: Sequence[Wanted]
     ) -> list[tuple[TopicPartition, FetchResult]]:
         """In the request's order; the first partition with data gives at least one whole batch."""
-        left = params.max_bytes
+        left, at_once = params.max_bytes, _READ_AT_ONCE_BYTES
         min_one_batch = not params.hard_max_bytes
         results: list[tuple[TopicPartition, FetchResult]] = []
         for tp, want in wanted:
             try:
                 partition = self._partitions.require(tp)
-                result = self._read_one(params, partition, want, max(0, left), min_one_batch)
+                result = self._read_one(
+                    params,
+                    partition,
+                    want,
+                    max(0, left),
+                    min_one_batch,
+                    SLICED_FROM_BYTES if at_once > 0 else MIN_UNCOPIED_BYTES,
+                )
             except KafkaError as error:
                 result = FetchResult(error.code)
             size = result.size
             if size:
                 left -= size
+                if size < SLICED_FROM_BYTES:
+                    at_once -= size
                 min_one_batch = False
             results.append((tp, result))
         return results
@@ -110,6 +124,7 @@ class Reader:
         want: FetchPartition,
         left: int,
         min_one_batch: bool,
+        sliced_from: int,
     ) -> FetchResult:
         is_follower = params.replica_id >= 0
         log = partition.local_log(
@@ -143,8 +158,12 @@ class Reader:
             )
         ):
             return partition.result_without_records(log)
-        data = log.read(
-            want.fetch_offset, min(want.max_bytes, left), visible_end, min_one_batch=min_one_batch
+        data = log.read_or_slice(
+            want.fetch_offset,
+            min(want.max_bytes, left),
+            visible_end,
+            min_one_batch=min_one_batch,
+            sliced_from=sliced_from,
         )
         if params.hard_max_bytes and not len(data) and min(want.max_bytes, left) > 0:
             data = CUT_BATCH

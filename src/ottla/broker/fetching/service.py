@@ -66,6 +66,7 @@ class FetchService:
             partition = self._partitions.get(tp)
             if partition is not None:
                 offsets[partition] = want.fetch_offset
+        results = [(tp, _without_records(result)) for tp, result in results]
         wait = self._new_wait(params, offsets)
         try:
             await wait.future
@@ -94,6 +95,9 @@ class FetchService:
             partition = self._partitions.get(entry.tp)
             if partition is not None and entry in session.dirty:
                 offsets[partition] = entry.want.fetch_offset
+        # Those with records are dirty still, and read again.
+        results = [(entry, _without_records(result)) for entry, result in results]
+        del found
         wait = session.wait = self._new_wait(params, offsets)
         try:
             await wait.future
@@ -178,3 +182,9 @@ class FetchService:
                 remote = None if partition is None else partition.remotes.get(replica_id)
                 if remote is not None:
                     remote.session = session
+
+
+def _without_records(result: FetchResult) -> FetchResult:
+    """What a fetch that waits keeps of a result: its records are read again in any case, and some
+    thousand waits would otherwise hold as many half answers."""
+    return result._replace(records=None) if result.records else result

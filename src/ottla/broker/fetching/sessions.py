@@ -28,6 +28,9 @@ from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 _EVICTABLE_AFTER_MS = 120_000
 _LARGEST_ID = 0x7FFFFFFE
+# What all sessions together may hold, and what one partition of one of them takes beside its name.
+MOST_BYTES = 128 * 1024 * 1024
+ENTRY_BYTES = 800
 
 
 Identity = tuple[TopicId | str, int]
@@ -95,8 +98,14 @@ class SessionEntry:
     def identity(self) -> Identity:
         return identity(self.topic_id, self.tp.topic, self.tp.partition)
 
+    @property
+    def weight(self) -> int:
+        return ENTRY_BYTES + len(self.tp.topic)
+
     def resolve(self, topic: str) -> None:
         """The metadata cache has learnt the name behind the id."""
+        if self.session is not None:
+            self.session.weight += len(topic) - len(self.tp.topic)
         self.tp = TopicPartition(topic, self.tp.partition)
         self.is_known = True
 
@@ -111,7 +120,8 @@ class SessionEntry:
         """Whether an incremental answer has to hold this partition; remembers what it says."""
         if result is self.last and result.error is ErrorCode.NONE and not result.records:
             return False  # the very answer of last time, without records
-        self.last = result
+        # Not its records: a session lives long.
+        self.last = None if result.records else result
         news = (
             result.size > 0
             or result.error is not ErrorCode.NONE
@@ -155,6 +165,8 @@ class FetchSession:
         self.next_epoch = 1
         self.dirty: dict[SessionEntry, None] = {}
         self.wait: FetchWait | None = None
+        # Of its entries, about.
+        self.weight = 0
         self._entries: dict[Identity, SessionEntry] = {}
 
     def __len__(self) -> int:
@@ -167,6 +179,7 @@ class FetchSession:
             if known is None:
                 known = entries[entry.identity] = entry
                 entry.session = self
+                self.weight += entry.weight
             else:
                 known.asked_again(entry.want)
             # To the end: partitions with data are named again in every request, and others are to
@@ -178,6 +191,11 @@ class FetchSession:
             if gone is not None:
                 self.dirty.pop(gone, None)
                 gone.unwatch()
+                self.weight -= gone.weight
+
+    def new_among(self, named: Iterable[SessionEntry]) -> list[SessionEntry]:
+        """Those that the session does not have yet."""
+        return [entry for entry in named if entry.identity not in self._entries]
 
     def close(self) -> None:
         for entry in self._entries.values():
@@ -197,10 +215,12 @@ class FetchSession:
 
 
 class FetchSessions:
-    """At most `slots` sessions; a new one takes the place of an idle or a smaller, older one."""
+    """At most `slots` sessions, and no more than fit into `most_bytes`; a new one takes the place
+    of an idle or a smaller, older one."""
 
-    def __init__(self, slots: int, random: Random) -> None:
+    def __init__(self, slots: int, random: Random, most_bytes: int = MOST_BYTES) -> None:
         self._slots = slots
+        self._most_bytes = most_bytes
         self._random = random
         self._sessions: dict[int, FetchSession] = {}
 
@@ -231,10 +251,20 @@ class FetchSessions:
         return session
 
     def create(
-        self, size: int, *, uses_ids: bool, privileged: bool, now_ms: float
+        self,
+        size: int,
+        *,
+        uses_ids: bool,
+        privileged: bool,
+        now_ms: float,
+        weight: int = 0,
     ) -> FetchSession | None:
         """None where there is no room: the client then goes on without a session."""
-        if size == 0 or not self._make_room(size, privileged, now_ms):
+        if (
+            size == 0
+            or not self.has_room_for(weight, privileged=privileged)
+            or not self._make_room(size, privileged, now_ms)
+        ):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
@@ -242,6 +272,19 @@ class FetchSessions:
         session = FetchSession(session_id, uses_ids=uses_ids, privileged=privileged, now_ms=now_ms)
         self._sessions[session_id] = session
         return session
+
+    def has_room_for(self, weight: int, *, privileged: bool) -> bool:
+        """Whether so many bytes more may be held; consumers' sessions make way for followers'."""
+        room = self._most_bytes - weight - sum(s.weight for s in self._sessions.values())
+        if room >= 0 or not privileged:
+            return room >= 0
+        others = [session for session in self._sessions.values() if not session.privileged]
+        for session in sorted(others, key=lambda session: session.weight, reverse=True):
+            if room >= 0:
+                break
+            room += session.weight
+            self.close(session.id)
+        return room >= 0
 
     def _make_room(self, size: int, privileged: bool, now_ms: float) -> bool:
         if len(self._sessions) < self._slots:

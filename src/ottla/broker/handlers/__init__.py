@@ -3,7 +3,8 @@
 Each route names a module beside this file with `async def handle(ctx, request) -> response | None`.
 Modules and messages are imported at the first request for them, which keeps a broker's start
 short. Versions are those of the Kafka 3.9 schemas, from 0 (librdkafka and aiokafka use low ones);
-AlterPartition stays at 0 and AddPartitionsToTxn at 3 so that a 3.x peer keeps to 2.8 behaviour.
+AlterPartition stays at 0 and AddPartitionsToTxn at 3 so that a 3.x peer keeps to 2.8 behaviour;
+delegation tokens stay at 2, before tokens for other users.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.context.listener_roles import Sender
 
 if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
@@ -23,7 +26,8 @@ class Route(NamedTuple):
     """One API: its key, Kafka's name, the handler's module and the versions it is served in.
 
     The first step of an `eager` handler runs straight from the socket's callback, without a task:
-    such a handler must not use `asyncio.timeout` before its first real wait.
+    such a handler must not use `asyncio.timeout` before its first real wait. Where only
+    one `sender` has use for a request, it is refused on listeners that others use.
     """
 
     api_key: int
@@ -32,6 +36,7 @@ class Route(NamedTuple):
     min_version: int
     max_version: int
     eager: bool = False
+    sender: Sender | None = None
 
 
 ROUTES: tuple[Route, ...] = (
@@ -39,10 +44,11 @@ ROUTES: tuple[Route, ...] = (
     Route(1, "Fetch", "fetch", 0, 17, eager=True),
     Route(2, "ListOffsets", "list_offsets", 0, 9),
     Route(3, "Metadata", "metadata", 0, 12, eager=True),
+    # Refuses other senders itself: its error form is its own.
     Route(4, "LeaderAndIsr", "leader_and_isr", 0, 7),
-    Route(5, "StopReplica", "stop_replica", 0, 4),
-    Route(6, "UpdateMetadata", "update_metadata", 0, 8),
-    Route(7, "ControlledShutdown", "controlled_shutdown", 0, 3),
+    Route(5, "StopReplica", "stop_replica", 0, 4, sender=Sender.CONTROLLER),
+    Route(6, "UpdateMetadata", "update_metadata", 0, 8, sender=Sender.CONTROLLER),
+    Route(7, "ControlledShutdown", "controlled_shutdown", 0, 3, sender=Sender.BROKER),
     Route(8, "OffsetCommit", "offset_commit", 0, 9),
     Route(9, "OffsetFetch", "offset_fetch", 0, 9),
     Route(10, "FindCoordinator", "find_coordinator", 0, 6),
@@ -62,7 +68,7 @@ ROUTES: tuple[Route, ...] = (
     Route(24, "AddPartitionsToTxn", "add_partitions_to_txn", 0, 3),
     Route(25, "AddOffsetsToTxn", "add_offsets_to_txn", 0, 4),
     Route(26, "EndTxn", "end_txn", 0, 4),
-    Route(27, "WriteTxnMarkers", "write_txn_markers", 0, 1),
+    Route(27, "WriteTxnMarkers", "write_txn_markers", 0, 1, sender=Sender.BROKER),
     Route(28, "TxnOffsetCommit", "txn_offset_commit", 0, 4),
     Route(29, "DescribeAcls", "describe_acls", 0, 3),
     Route(30, "CreateAcls", "create_acls", 0, 3),
@@ -73,6 +79,10 @@ ROUTES: tuple[Route, ...] = (
     Route(35, "DescribeLogDirs", "describe_log_dirs", 0, 4),
     Route(36, "SaslAuthenticate", "sasl_authenticate", 0, 2),
     Route(37, "CreatePartitions", "create_partitions", 0, 3),
+    Route(38, "CreateDelegationToken", "create_delegation_token", 0, 2),
+    Route(39, "RenewDelegationToken", "renew_delegation_token", 0, 2),
+    Route(40, "ExpireDelegationToken", "expire_delegation_token", 0, 2),
+    Route(41, "DescribeDelegationToken", "describe_delegation_token", 0, 2),
     Route(42, "DeleteGroups", "delete_groups", 0, 2),
     Route(43, "ElectLeaders", "elect_leaders", 0, 2),
     Route(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
@@ -81,7 +91,9 @@ ROUTES: tuple[Route, ...] = (
     Route(47, "OffsetDelete", "offset_delete", 0, 0),
     Route(48, "DescribeClientQuotas", "describe_client_quotas", 0, 1),
     Route(49, "AlterClientQuotas", "alter_client_quotas", 0, 1),
-    Route(56, "AlterPartition", "alter_partition", 0, 0),
+    Route(50, "DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0),
+    Route(51, "AlterUserScramCredentials", "alter_user_scram_credentials", 0, 0),
+    Route(56, "AlterPartition", "alter_partition", 0, 0, sender=Sender.BROKER),
     Route(60, "DescribeCluster", "describe_cluster", 0, 1),
     Route(61, "DescribeProducers", "describe_producers", 0, 0),
     Route(65, "DescribeTransactions", "describe_transactions", 0, 0),

@@ -38,7 +38,7 @@ async def _alter(
         topics = TopicConfigs(services.store, services.metadata_cache)
         await topics.replace(name, entries, validate_only=validate_only)
     elif resource.resource_type == ResourceType.BROKER:
-        brokers = BrokerConfigs(services.store, services.config, services.broker_id)
+        brokers = BrokerConfigs(services.store, services.config, services.broker_id, services.tls)
         await brokers.replace(name, entries, validate_only=validate_only)
     else:
         raise unsupported_resource(resource.resource_type)

@@ -18,8 +18,9 @@ Left out: tiered storage.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+from ottla.broker.context.breadth import check_breadth
 from ottla.broker.fetching.down_conversion import DownConversion
 from ottla.broker.fetching.params import READ_COMMITTED, FetchParams, check_isolation_level
 from ottla.broker.fetching.reads import CUT_BATCH
@@ -75,6 +76,8 @@ class _Scope(NamedTuple):
 
 async def handle(ctx: RequestContext, request: m.FetchRequest) -> m.FetchResponse:
     check_isolation_level(request.isolation_level)
+    named = sum([len(topic.partitions) for topic in request.topics])
+    check_breadth(named, ctx.services.replica_manager.partitions)
     scope = _scope(ctx, request)
     if scope.error is not ErrorCode.NONE:
         return m.FetchResponse(error_code=scope.error, session_id=NO_SESSION)
@@ -103,16 +106,18 @@ def _scope(ctx: RequestContext, request: m.FetchRequest) -> _Scope:
     now_ms = ctx.services.runtime.clock.monotonic_ms()
     uses_ids = ctx.version >= _OLDEST_WITH_IDS
     session_id, epoch = request.session_id, request.session_epoch
+    replica_id = _replica_id(ctx, request)
     if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         if session_id != NO_SESSION:
             sessions.close(session_id)
-        if epoch == FINAL_EPOCH:
+        if epoch == FINAL_EPOCH or _are_strangers(ctx, named, replica_id):
             return _Scope(named, None, True)
         session = sessions.create(
             len(named),
             uses_ids=uses_ids,
-            privileged=_replica_id(ctx, request) >= 0,
+            privileged=ctx.is_from_peers and replica_id >= 0,
             now_ms=now_ms,
+            weight=sum(entry.weight for entry in named),
         )
         if session is None:
             return _Scope(named, None, True)
@@ -123,6 +128,16 @@ def _scope(ctx: RequestContext, request: m.FetchRequest) -> _Scope:
     found = sessions.continued(session_id, epoch, uses_ids=uses_ids, now_ms=now_ms)
     if isinstance(found, ErrorCode):
         return _Scope([], None, True, found)
+    new = found.new_among(named)
+    if new and (
+        _are_strangers(ctx, new, replica_id)
+        or not sessions.has_room_for(
+            sum(entry.weight for entry in new), privileged=found.privileged
+        )
+    ):
+        # The client begins again, with a full fetch.
+        sessions.close(session_id)
+        return _Scope([], None, True, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     found.update(named, _forgotten(ctx, request))
     if len(found) == 0:
         sessions.close(session_id)
@@ -147,7 +162,25 @@ def _named(ctx: RequestContext, request: m.FetchRequest) -> list[SessionEntry]:
                 topic_id,
             )
             named.append(SessionEntry(topic_id, name, part.partition, want))
-    return named
+    return _without_repetition(named)
+
+
+def _without_repetition(named: list[SessionEntry]) -> list[SessionEntry]:
+    """FetchRequest.fetchData: of a partition that is named twice the last one counts."""
+    found: dict[Identity, SessionEntry] = {}
+    for entry in named:
+        found[entry.identity] = entry
+    return named if len(found) == len(named) else list(found.values())
+
+
+def _are_strangers(ctx: RequestContext, named: list[SessionEntry], replica_id: int) -> bool:
+    """Whether some of the partitions do not exist, or not for this client: a session keeps nothing
+    of them. Followers may be ahead of what the leader was told."""
+    # What is refused is logged once, when it is answered.
+    if ctx.authorizer is not None and _refused_topics(ctx, replica_id, named, log_denied=False):
+        return True
+    is_known = ctx.services.replica_manager.partitions.is_known
+    return replica_id < 0 and not all(entry.is_known and is_known(entry.tp) for entry in named)
 
 
 def _forgotten(ctx: RequestContext, request: m.FetchRequest) -> list[Identity]:
@@ -249,6 +282,9 @@ def _objections(
             error = _format_objection(ctx, entry.tp)
             if error is not ErrorCode.NONE:
                 found.append((entry, error))
+    if replica_id >= 0 and not ctx.is_from_peers:
+        # Whoever poses as a follower moves high watermarks; followers connect elsewhere.
+        return [(entry, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for entry in wanted]
     if ctx.authorizer is not None:
         hidden = _refused_topics(ctx, replica_id, wanted)
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -257,13 +293,18 @@ def _objections(
 
 
 def _refused_topics(
-    ctx: RequestContext, replica_id: int, wanted: list[SessionEntry]
+    ctx: RequestContext,
+    replica_id: int,
+    wanted: list[SessionEntry],
+    *,
+    log_denied: bool = True,
 ) -> Collection[str]:
     """Followers need the right of brokers, and read all topics with it or none."""
     topics = {entry.tp.topic for entry in wanted if entry.is_known}
     if replica_id < 0:
-        return refused_names(ctx, Operation.READ, ResourceType.TOPIC, topics)
-    return () if allowed_on_cluster(ctx, Operation.CLUSTER_ACTION) else topics
+        return refused_names(ctx, Operation.READ, ResourceType.TOPIC, topics, log_denied=log_denied)
+    allowed = allowed_on_cluster(ctx, Operation.CLUSTER_ACTION, log_denied=log_denied)
+    return () if allowed else topics
 
 
 def _format_objection(ctx: RequestContext, tp: TopicPartition) -> ErrorCode:
@@ -276,7 +317,7 @@ def _format_objection(ctx: RequestContext, tp: TopicPartition) -> ErrorCode:
 
 async def _in_old_format(ctx: RequestContext, request: m.FetchRequest, results: Results) -> Results:
     """KafkaApis.maybeConvertFetchedData; followers have their records converted in any case."""
-    conversion = DownConversion(ctx.version)
+    conversion = DownConversion(ctx.version, ctx.services.replica_manager.examiner)
     is_client = _replica_id(ctx, request) < 0
     converted = []
     for entry, result in results:
@@ -342,7 +383,8 @@ def _partition_data(
         log_start_offset=result.log_start_offset,
         aborted_transactions=None,
         preferred_read_replica=result.preferred_read_replica,
-        records=EMPTY if result.records is None else result.records,
+        # A slice of a file has a length, which is all that the encoder asks of large records.
+        records=EMPTY if result.records is None else cast("memoryview", result.records),
     )
     if result.diverging_epoch is not None:
         epoch, end_offset = result.diverging_epoch

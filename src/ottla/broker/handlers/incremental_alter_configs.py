@@ -45,7 +45,7 @@ async def _alter(
         topics = TopicConfigs(services.store, services.metadata_cache)
         await topics.change(name, changes, validate_only=validate_only)
     elif resource.resource_type == ResourceType.BROKER:
-        brokers = BrokerConfigs(services.store, services.config, services.broker_id)
+        brokers = BrokerConfigs(services.store, services.config, services.broker_id, services.tls)
         await brokers.change(name, changes, validate_only=validate_only)
     else:
         raise unsupported_resource(resource.resource_type)

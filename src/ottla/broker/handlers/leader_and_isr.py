@@ -3,7 +3,9 @@
 Behaviour: the controller's orders to lead or follow, carried out at once; per-partition codes as in
 Kafka 2.8 (broker/replication/controller_orders.py). Before, the configs of topics that are new here
 are read, and logs of other topics of the same name are deleted (if those ended) or set aside. A
-stale broker epoch gives 77, a stale controller epoch 11, both at the top and for every partition.
+stale broker epoch gives 77, a stale controller epoch 11, one that no controller has 31, all at the
+top and for every partition. A name or a number that no partition can have gives 17 or 42, a leader
+epoch that is far ahead of the store's 75.
 Versions: 0 and 1 name the topic in every partition, 2 to 4 group by name, from 5 on answers are
 grouped by topic id. v6 adds the recovery state, v7 the KRaft flag; both are not used.
 Left out: the type field (full or incremental): partitions that a full request does not name stay.
@@ -12,9 +14,10 @@ Left out: the type field (full or incremental): partitions that a full request d
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.broker.context import order_checks
 from ottla.broker.replication.controller_orders import Errors, Order
 from ottla.broker.replication.order_log import Sender
 from ottla.errors import ErrorCode
@@ -34,8 +37,8 @@ _ANSWERS_BY_ID = 5
 
 async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
     services, controller = ctx.services, ctx.services.orders
-    orders = read_orders(request)
-    if not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION):
+    orders = [order async for order in ctx.turns.each(read_orders(request))]
+    if not ctx.is_from_controller or not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION):
         return _refuse(request, ctx.version, orders, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     sender = Sender(request.controller_id, request.controller_epoch, ctx.header.correlation_id)
     controller.log.handling("LeaderAndIsr", sender, len(orders))
@@ -51,38 +54,56 @@ async def _obey(
     ctx: RequestContext, request: m.LeaderAndIsrRequest, orders: Sequence[Order], sender: Sender
 ) -> m.LeaderAndIsrResponse:
     services, controller = ctx.services, ctx.services.orders
-    await _load_topic_configs(services, orders)
-    error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
+    error = await order_checks.refusal(ctx, request)
+    refused: Errors = {}
     if error is ErrorCode.NONE:
+        refused, orders = await _possible(ctx, orders)
+        controller.log.impossible(sender, refused)
+        # Ahead of the store, so ahead of the controller that writes there.
+        for tp in await order_checks.from_nowhere(ctx, orders):
+            refused[tp] = ErrorCode.UNKNOWN_LEADER_EPOCH
+        orders = [order for order in orders if order.tp not in refused]
+        await _load_topic_configs(services, orders)
         await _settle_other_lives(services, request)
         await controller.make_logs_ahead(orders)
-        if request.controller_epoch < controller.epochs.controller_epoch:
-            # A newer controller spoke up while the logs were made.
-            error = ErrorCode.STALE_CONTROLLER_EPOCH
+        # A newer controller may have spoken up meanwhile, or this broker registered again.
+        error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
     if error is ErrorCode.STALE_CONTROLLER_EPOCH:
         controller.log.old_controller("LeaderAndIsr", sender, controller.epochs.controller_epoch)
     if error is not ErrorCode.NONE:
-        return _refuse(request, ctx.version, orders, error)
-    return make_response(request, ctx.version, controller.carry_out(orders, sender))
+        return _refuse(request, ctx.version, read_orders(request), error)
+    return make_response(request, ctx.version, controller.carry_out(orders, sender) | refused)
 
 
-def read_orders(request: m.LeaderAndIsrRequest) -> list[Order]:
-    orders = [
-        Order(TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state)
-        for topic in request.topic_states
-        for state in topic.partition_states
-    ]
-    orders += [
-        Order(TopicPartition(state.topic_name, state.partition_index), ZERO_TOPIC_ID, state)
-        for state in request.ungrouped_partition_states
-    ]
-    return orders
+async def _possible(ctx: RequestContext, orders: Sequence[Order]) -> tuple[Errors, list[Order]]:
+    """Partitions that there cannot be, and the orders for the others."""
+    refused: Errors = {}
+    possible = []
+    async for order in ctx.turns.each(orders):
+        error = ctx.services.orders.impossible(order.tp)
+        if error is None:
+            possible.append(order)
+        else:
+            refused[order.tp] = error.code
+    return refused, possible
+
+
+def read_orders(request: m.LeaderAndIsrRequest) -> Iterator[Order]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            tp = TopicPartition(topic.topic_name, state.partition_index)
+            yield Order(tp, topic.topic_id, state)
+    for each in request.ungrouped_partition_states:
+        tp = TopicPartition(each.topic_name, each.partition_index)
+        yield Order(tp, ZERO_TOPIC_ID, each)
 
 
 async def _load_topic_configs(services: BrokerServices, orders: Sequence[Order]) -> None:
     """The logs that are made need their topics' configs at once."""
     logs = services.replica_manager.log_manager
-    topics = dict.fromkeys(order.tp.topic for order in orders)
+    topics = dict.fromkeys(
+        order.tp.topic for order in orders if services.broker_id in order.state.replicas
+    )
     # What is known of a topic that has no log here may be of an earlier life.
     hosted = {order.tp.topic for order in orders if logs.get(order.tp)}
     again = [topic for topic in topics if topic not in hosted]
@@ -149,7 +170,7 @@ def make_response(
 
 
 def _refuse(
-    request: m.LeaderAndIsrRequest, version: int, orders: Sequence[Order], error: ErrorCode
+    request: m.LeaderAndIsrRequest, version: int, orders: Iterable[Order], error: ErrorCode
 ) -> m.LeaderAndIsrResponse:
     """The same error for the request and every partition in it."""
     return make_response(request, version, {order.tp: error for order in orders}, error)

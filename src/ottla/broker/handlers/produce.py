@@ -1,18 +1,20 @@
 """Produce (0), versions 0 to 11.
 
 Behaviour: one record batch per partition is appended by the leader; batches stay as they are but
-for offsets and leader epoch (storage/append/checks.py says what is checked). acks=0 sends nothing
-back; an error then ends the connection (KafkaError out of `handle`).
+for offsets, leader epoch and a wrong latest timestamp (storage/append/checks.py and inner.py say
+what is checked). acks=0 sends nothing back; an error then ends the connection (KafkaError out of
+`handle`).
 Versions: 0 to 2 carry message sets of formats 0 and 1, which become one batch
 (storage/append/up_conversion.py); as in Kafka, batches are taken there too. zstd needs v7. v8 has
 record errors, v10 the current leader and its endpoint beside NOT_LEADER_OR_FOLLOWER (KIP-951).
-Left out: transaction verification (KIP-890); inner records are trusted where no rule needs them.
+Left out: transaction verification (KIP-890).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.context.breadth import check_breadth
 from ottla.broker.replication.append import ProduceResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation, ResourceType, allowed, refused_names
@@ -39,13 +41,15 @@ _OLDEST_WITH_LEADER = 10
 
 
 async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceResponse | None:
+    appends = ctx.services.replica_manager.appends
+    named = sum([len(topic.partition_data) for topic in request.topic_data])
+    check_breadth(named, appends.partitions)
     results: dict[TopicPartition, ProduceResult] = {}
     entries: dict[TopicPartition, memoryview] = {}
     transactional = False
     refused_topics = refused_names(
         ctx, Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topic_data)
     )
-    appends = ctx.services.replica_manager.appends
     for topic in request.topic_data:
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)

@@ -2,8 +2,8 @@
 
 Behaviour: on a connection that is authenticated, or needs no authentication, the answer is
 ILLEGAL_SASL_STATE. Before that `broker/requests/authentication.py` answers.
-Versions: 1 tells how long the session lasts, always 0 (without end); 2 is flexible.
-Left out: re-authentication (connections.max.reauth.ms, KIP-368).
+Versions: 1 tells how long the session lasts (KIP-368), 0 without end; 2 is flexible.
+Left out: nothing.
 """
 
 from __future__ import annotations

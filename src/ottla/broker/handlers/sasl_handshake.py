@@ -1,9 +1,10 @@
 """SaslHandshake (17), versions 0 to 1.
 
 Behaviour: on a connection that is authenticated, or needs no authentication, the answer is
-ILLEGAL_SASL_STATE without mechanisms. Before that `broker/requests/authentication.py` answers.
+ILLEGAL_SASL_STATE without mechanisms. Before that, and where a session has an end and the last
+authentication is a second ago (KIP-368), `broker/requests/authentication.py` answers.
 Versions: after 0 tokens follow in frames of their own, after 1 in SaslAuthenticate.
-Left out: re-authentication (connections.max.reauth.ms, KIP-368).
+Left out: nothing.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.broker.context import order_checks
 from ottla.broker.replication.controller_orders import NO_EPOCH, Stop
 from ottla.broker.replication.order_log import Sender
 from ottla.errors import ErrorCode
@@ -39,7 +40,7 @@ async def handle(ctx: RequestContext, request: m.StopReplicaRequest) -> m.StopRe
     stops = list(_stops(request, ctx.version))
     sender = Sender(request.controller_id, request.controller_epoch, ctx.header.correlation_id)
     orders.log.handling("StopReplica", sender, len(stops))
-    error = orders.epochs.refusal(request.broker_epoch, request.controller_epoch)
+    error = await order_checks.refusal(ctx, request)
     if error is ErrorCode.STALE_CONTROLLER_EPOCH:
         orders.log.old_controller("StopReplica", sender, orders.epochs.controller_epoch)
     if error is not ErrorCode.NONE:

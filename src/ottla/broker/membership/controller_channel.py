@@ -15,7 +15,7 @@ from ottla.client.connection import Connection
 if TYPE_CHECKING:
     from ottla.broker.membership.metadata_cache import MetadataCache
     from ottla.runtime import Network
-    from ottla.security.sasl import PlainCredentials
+    from ottla.security.sasl.exchange import Credentials
     from ottla.types import Endpoint
     from ottla.wire.codec import Message
 
@@ -29,7 +29,7 @@ class ControllerChannel:
         metadata_cache: MetadataCache,
         listener: str,
         broker_id: int,
-        credentials: PlainCredentials | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._network = network
         self._cache = metadata_cache

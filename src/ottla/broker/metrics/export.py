@@ -1,17 +1,18 @@
 """A broker's numbers under the names that exporters give to Kafka's (docs/metrics.md).
 
-Read only when somebody asks: gauges are computed from the broker's own state at that moment.
+Read only when somebody asks: gauges are computed from the broker's own state at that moment, in
+steps of a few milliseconds, between which the broker does its work.
 `prometheus_client` is imported with this module, which only brokers with `ottla.metrics.port` do.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import unquote
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -20,6 +21,7 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from ottla.broker.metrics.counts import BUCKETS_MS, IsrCounter, RequestMetrics, error_name
 from ottla.broker.quotas.clients import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
@@ -53,6 +55,8 @@ _QUOTAS = {
     CONSUMER_BYTE_RATE: ("fetch", "byte_rate", "Bytes per second"),
     REQUEST_PERCENTAGE: ("request", "request_time", "Per cent of the broker's time"),
 }
+# Partitions, or samples, of one step.
+STEP = 500
 _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 
 
@@ -73,7 +77,7 @@ class WatchedBroker(Protocol):
 
 
 class BrokerCollector(Collector):
-    """All metrics of one broker, in the families of Prometheus."""
+    """All metrics of one broker, in the families of Prometheus; large ones come in pieces."""
 
     def __init__(
         self,
@@ -156,13 +160,17 @@ class BrokerCollector(Collector):
         end = GaugeMetricFamily("kafka_log_log_logendoffset", "Next offset", labels=labels)
         count = GaugeMetricFamily("kafka_log_log_numlogsegments", "Segments", labels=labels)
         logs = self._broker.replica_manager.log_manager
-        for log in logs.logs():
-            values = [log.tp.topic, str(log.tp.partition)]
-            size.add_metric(values, log.size)
-            start.add_metric(values, log.start_offset)
-            end.add_metric(values, log.end_offset)
-            count.add_metric(values, len(log.segments))
         yield from (size, start, end, count)
+        for piece in _pieces(list(logs.logs())):
+            for family in (size, start, end, count):
+                family.samples = []
+            for log in piece:
+                values = [log.tp.topic, str(log.tp.partition)]
+                size.add_metric(values, log.size)
+                start.add_metric(values, log.start_offset)
+                end.add_metric(values, log.end_offset)
+                count.add_metric(values, len(log.segments))
+            yield from (size, start, end, count)
         yield _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Failed folders",
                      len(logs.dirs.offline()))  # fmt: skip
 
@@ -237,15 +245,20 @@ def _partitions(partitions: list[Partition]) -> Iterator[Metric]:
     isr = GaugeMetricFamily(
         "kafka_cluster_partition_insyncreplicascount", "Members of the ISR", labels=labels
     )
-    for partition in partitions:
-        if partition.is_leader:
-            values = [partition.tp.topic, str(partition.tp.partition)]
-            under.add_metric(values, _is_under_replicated(partition))
-            isr.add_metric(values, len(partition.in_sync.members))
     yield from (under, isr)
+    for piece in _pieces(partitions):
+        under.samples, isr.samples = [], []
+        for partition in piece:
+            if partition.is_leader:
+                values = [partition.tp.topic, str(partition.tp.partition)]
+                under.add_metric(values, _is_under_replicated(partition))
+                isr.add_metric(values, len(partition.in_sync.members))
+        yield from (under, isr)
 
 
 def _is_under_replicated(partition: Partition) -> bool:
+    if len(partition.in_sync.members) == len(partition.replicas):
+        return False  # most of them, most of the time
     # Replicas that a reassignment adds are expected to lag.
     own = set(partition.replicas).difference(partition.adding_replicas)
     return not own <= set(partition.in_sync.members)
@@ -266,8 +279,35 @@ def _counter(name: str, text: str, value: float) -> Metric:
     return CounterMetricFamily(name, text, value)
 
 
-def text_of(collector: Collector) -> bytes:
-    """Prometheus' text format."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
-    return generate_latest(registry)
+_Item = TypeVar("_Item")
+
+
+def _pieces(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    for start in range(0, len(items), STEP):
+        yield items[start : start + STEP]
+
+
+class _Piece(Collector):
+    """Some samples of a family."""
+
+    def __init__(self, family: Metric, samples: Sequence[Sample]) -> None:
+        self._family = Metric(family.name, family.documentation, family.type)
+        self._family.samples = list(samples)
+
+    def collect(self) -> Iterable[Metric]:
+        return (self._family,)
+
+
+def text_in_steps(collector: Collector) -> Generator[None, None, bytes]:
+    """Prometheus' text format; a family that comes in pieces has all its lines in one place."""
+    texts: dict[str, list[bytes]] = {}
+    for family in collector.collect():
+        for samples in _pieces(family.samples) if family.samples else ([],):
+            text = generate_latest(_Piece(family, samples))
+            if family.name in texts:
+                # Without the lines of help and type.
+                texts[family.name].append(text.split(b"\n", 2)[2])
+            else:
+                texts[family.name] = [text]
+            yield
+    return b"".join(text for family_texts in texts.values() for text in family_texts)

@@ -1,10 +1,15 @@
-"""A small HTTP/1.1 responder for `GET /metrics`, one answer per connection."""
+"""A small HTTP/1.1 responder for `GET /metrics`, one answer per connection.
+
+A page in a browser must not read it: whoever names a host that is not this broker's gets nothing
+(DNS rebinding). Peers that send half a request make way for others.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Generator
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -13,18 +18,30 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_MAX_HEAD_BYTES = 16 * 1024
-_TIMEOUT_S = 10.0
-_MAX_CONNECTIONS = 32
+MAX_HEAD_BYTES = 16 * 1024
+# For a request, and for the answer to be taken.
+_HEAD_TIMEOUT_S = 5.0
+_ANSWER_TIMEOUT_S = 60.0
+MAX_CONNECTIONS = 32
+_REFUSED = (
+    b"by this name nobody asks here: use an address, or add the name to ottla.metrics.hosts\n"
+)
+
+# Gives the text after some steps, between which others have their turn.
+Render = Callable[[], Generator[None, None, bytes]]
 
 
 class MetricsServer:
-    """Serves what `render` gives, until `close`."""
+    """Serves what `render` gives, until `close`, to those who ask for one of the `hosts`."""
 
-    def __init__(self, render: Callable[[], bytes]) -> None:
+    def __init__(self, render: Render, hosts: Collection[str] = ()) -> None:
         self._render = render
+        self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._server: Server | None = None
-        self._open: set[_Exchange] = set()
+        # In the order of arrival.
+        self._open: dict[_Exchange, None] = {}
+        # One text for all who ask while it is made.
+        self._rendering: asyncio.Task[bytes] | None = None
 
     @property
     def port(self) -> int:
@@ -38,62 +55,139 @@ class MetricsServer:
             await self._server.close()
         for exchange in tuple(self._open):
             exchange.end()
+        if self._rendering is not None:
+            self._rendering.cancel()
 
     def admit(self, exchange: _Exchange) -> bool:
-        self._open.add(exchange)
-        return len(self._open) <= _MAX_CONNECTIONS
+        """False where there is no place: all are being answered."""
+        if len(self._open) >= MAX_CONNECTIONS:
+            oldest = next((other for other in self._open if not other.is_asked), None)
+            if oldest is None:
+                return False
+            self.forget(oldest)
+            oldest.end()
+        self._open[exchange] = None
+        return True
 
     def forget(self, exchange: _Exchange) -> None:
-        self._open.discard(exchange)
+        self._open.pop(exchange, None)
 
-    def answer(self, head: bytes) -> bytes:
+    async def answer(self, head: bytes) -> bytes:
         """The whole response to a request's head."""
         method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0]
+        hosts = hosts_named(head)
+        if len(hosts) > 1 or (not hosts and rest.endswith(b"HTTP/1.1")):
+            return _response("400 Bad Request", b"one Host, please\n", method)
+        if hosts and not self.is_ours(hosts[0]):
+            return _response("403 Forbidden", _REFUSED, method)
         if path != b"/metrics":
             return _response("404 Not Found", b"try /metrics\n", method)
         if method not in (b"GET", b"HEAD"):
             return _response("405 Method Not Allowed", b"only GET\n", method)
         try:
-            body = self._render()
+            body = await self._text()
         except Exception:
             # A number that cannot be had must not end the broker.
             logger.exception("the metrics could not be collected")
             return _response("500 Internal Server Error", b"see the broker's log\n", method)
         return _response("200 OK", body, method)
 
+    def is_ours(self, host: str) -> bool:
+        """An address cannot be another's: only names can be made to point here."""
+        name = host.lower()
+        if name.startswith("["):
+            name = name[1:].partition("]")[0]
+        elif name.count(":") == 1:
+            name = name.partition(":")[0]
+        if name.rstrip(".") in self._hosts:
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    async def _text(self) -> bytes:
+        if self._rendering is None or self._rendering.done():
+            self._rendering = asyncio.ensure_future(self._rendered())
+        return await asyncio.shield(self._rendering)
+
+    async def _rendered(self) -> bytes:
+        steps = self._render()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return cast("bytes", done.value)
+            await asyncio.sleep(0)
+
 
 class _Exchange(asyncio.Protocol):
     def __init__(self, server: MetricsServer) -> None:
         self._server = server
-        self._head = b""
+        self._head = bytearray()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._answering: asyncio.Task[None] | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """The whole request is there."""
+        return self._answering is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._timer = asyncio.get_running_loop().call_later(_TIMEOUT_S, self.end)
+        self._end_after(_HEAD_TIMEOUT_S)
         if not self._server.admit(self):
             self.end()
 
     def data_received(self, data: bytes) -> None:
-        self._head += data
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing() or self.is_asked:
             return
-        if b"\r\n\r\n" in self._head:
-            self._transport.write(self._server.answer(self._head))
-            self._transport.close()
-        elif len(self._head) > _MAX_HEAD_BYTES:
+        self._head += data
+        end = self._head.find(b"\r\n\r\n")
+        if 0 <= end <= MAX_HEAD_BYTES:
+            self._end_after(_ANSWER_TIMEOUT_S)
+            self._answering = asyncio.ensure_future(self._answer(bytes(self._head[:end])))
+        elif len(self._head) > MAX_HEAD_BYTES:
             self.end()
 
+    def eof_received(self) -> bool:
+        return self.is_asked  # whoever asked may close its own side
+
+    async def _answer(self, head: bytes) -> None:
+        answer = await self._server.answer(head)
+        if self._transport is not None:
+            self._transport.write(answer)
+            self._transport.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
         if self._timer is not None:
             self._timer.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
         self._server.forget(self)
+
+    def _end_after(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.end)
 
     def end(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+def hosts_named(head: bytes) -> list[str]:
+    """The values of all Host lines."""
+    found = []
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"host":
+            found.append(value.strip().decode("latin-1"))
+    return found
 
 
 def _response(status: str, body: bytes, method: bytes) -> bytes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from ottla.config.values import comma_separated
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PORT_CONFIG = "ottla.metrics.port"
+HOSTS_CONFIG = "ottla.metrics.hosts"
 _OFF = -1
 
 
@@ -28,8 +30,15 @@ class Metrics:
     """The counters of one broker and the server that shows them."""
 
     def __init__(
-        self, requests: RequestMetrics, isr_changes: IsrCounter, host: str, port: int
+        self,
+        requests: RequestMetrics,
+        isr_changes: IsrCounter,
+        host: str,
+        port: int,
+        names: Collection[str] = (),
     ) -> None:
+        """`names` are those by which the broker may be asked."""
+        self._names = names
         self.requests = requests
         self.isr_changes = isr_changes
         self._host = host
@@ -50,13 +59,13 @@ class Metrics:
         connection_count: Callable[[], int],
     ) -> None:
         # prometheus_client costs more to import than all of a broker: only here.
-        from ottla.broker.metrics.export import BrokerCollector, text_of
+        from ottla.broker.metrics.export import BrokerCollector, text_in_steps
         from ottla.broker.metrics.http import MetricsServer
 
         collector = BrokerCollector(
             broker, self.requests, self.isr_changes, controller_gauges, connection_count
         )
-        self._server = MetricsServer(lambda: text_of(collector))
+        self._server = MetricsServer(lambda: text_in_steps(collector), self._names)
         await self._server.start(network, self._host, self._port)
         logger.info("metrics on http://%s:%d/metrics", self._host, self._server.port)
 
@@ -79,4 +88,6 @@ def metrics_of(
         return 0 if partition is None else len(partition.in_sync.members)
 
     host = config.listeners[0].host
-    return Metrics(RequestMetrics(), IsrCounter(alter_isr, isr_size), host, port)
+    names = comma_separated(config.text(HOSTS_CONFIG))
+    names += [endpoint.host for endpoint in (*config.listeners, *config.advertised_listeners)]
+    return Metrics(RequestMetrics(), IsrCounter(alter_isr, isr_size), host, port, names)

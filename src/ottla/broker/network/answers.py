@@ -2,45 +2,80 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from ottla.bounds.turns import TURN_MS
 from ottla.broker.requests.parked import Parked
+from ottla.storage.segment.slices import RecordSlice
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from ottla.broker.network.memory import ConnectionMemory
+
+logger = logging.getLogger(__name__)
+
 # Requests of one connection that wait for followers at the same time.
 MAX_PARKED = 128
 # Answers to requests that came together leave together, up to this size.
 WRITE_TOGETHER_BYTES = 64 * 1024
+# What is read from files and given to the socket at a time; less where memory is tight. More than a
+# transport's high-water mark (64 KiB): uvloop then tries at once, and says whether all has left.
+PIECE_BYTES = 256 * 1024
+TIGHT_PIECE_BYTES = 32 * 1024
 
 
 class Answers:
     """What is ready is written, together with what becomes ready at the same moment. An answer that
-    waits for followers is parked, and with it all that have to leave after it."""
+    waits for followers is parked, and with it all that have to leave after it.
+
+    Large answers leave piece by piece, as the peer takes them: records are read from their files
+    only then.
+    """
 
     __slots__ = (
+        "_begun_bytes",
         "_loop",
-        "_on_parked_left",
+        "_memory",
+        "_now_ms",
+        "_on_room",
         "_outgoing",
         "_outgoing_bytes",
         "_parked_is_due",
+        "_piece_is_due",
+        "_rest",
         "_transport",
+        "blocked_since",
         "gathering",
         "is_blocked",
         "parked",
+        "rest_bytes",
     )
 
-    def __init__(self, on_parked_left: Callable[[], None]) -> None:
-        """`on_parked_left` is called when parked answers have left and there is room again."""
-        # The peer does not take what was written.
+    def __init__(
+        self, on_room: Callable[[], None], now_ms: Callable[[], float], memory: ConnectionMemory
+    ) -> None:
+        """`on_room` is called when answers have left, parked or large ones, and there is room
+        again."""
+        # The peer has not taken all that it was answered.
         self.is_blocked = False
+        # Since when the transport takes no more; None: it does.
+        self.blocked_since: float | None = None
+        # What the transport does not have yet, and how much of the first it has.
+        self._rest: deque[bytes | memoryview | RecordSlice] = deque()
+        self._begun_bytes = 0
+        # Of those that are in memory.
+        self.rest_bytes = 0
+        self._piece_is_due = False
+        self._now_ms = now_ms
+        self._memory = memory
         # Requests are being served: their answers are written at the end.
         self.gathering = False
         self.parked: deque[Parked] = deque()
-        self._on_parked_left: Callable[[], None] | None = on_parked_left
+        self._on_room: Callable[[], None] | None = on_room
         self._parked_is_due = False
         self._outgoing: list[bytes | memoryview] = []
         self._outgoing_bytes = 0
@@ -55,13 +90,15 @@ class Answers:
         """From now on nothing is written any more."""
         self._transport = None
         self._outgoing.clear()
+        self._rest.clear()
+        self.rest_bytes = 0
 
     def forget(self) -> None:
         """The peer is gone."""
         self.stop()
         self.parked.clear()
         # Breaks the circle with the connection, so that neither waits for the collector.
-        self._on_parked_left = None
+        self._on_room = None
 
     @property
     def room(self) -> int:
@@ -105,8 +142,8 @@ class Answers:
         while parked and parked[0].chunks is not None:
             chunks += parked.popleft().chunks or ()
         self.write(chunks)
-        if self._on_parked_left is not None:
-            self._on_parked_left()
+        if self._on_room is not None:
+            self._on_room()
 
     def write(self, chunks: list[bytes | memoryview]) -> None:
         if self._transport is None:
@@ -120,6 +157,86 @@ class Answers:
     def flush(self) -> None:
         outgoing = self._outgoing
         if outgoing and self._transport is not None:
+            size, self._outgoing_bytes = self._outgoing_bytes, 0
             self._outgoing = []
-            self._outgoing_bytes = 0
-            self._transport.writelines(outgoing)
+            # Records that are still in their files make an answer a large one.
+            if size < WRITE_TOGETHER_BYTES and not self._rest:
+                self._transport.writelines(outgoing)
+            else:
+                for chunk in cast("list[bytes | memoryview | RecordSlice]", outgoing):
+                    self._rest.append(chunk)
+                    if not isinstance(chunk, RecordSlice):
+                        self.rest_bytes += len(chunk)
+                self._write_rest()
+
+    # --- large answers ----------------------------------------------------------------------
+
+    def transport_is_full(self, now: float) -> None:
+        """The peer does not take what was written."""
+        self.blocked_since = now
+        self.is_blocked = True
+
+    def transport_has_room(self) -> None:
+        """It does again."""
+        self.blocked_since = None
+        self._write_rest()
+
+    def _write_rest(self) -> None:
+        """Until the transport is full, or others want their turn."""
+        rest = self._rest
+        turn_ends_ms = self._now_ms() + TURN_MS
+        while rest and self.blocked_since is None and self._transport is not None:
+            try:
+                piece = self._next_piece()
+            except OSError as error:
+                self._give_up(error)
+                return
+            self._transport.writelines(piece)
+            if rest and self._now_ms() >= turn_ends_ms:
+                self._write_rest_soon()
+                break
+        self.is_blocked = self.blocked_since is not None or bool(rest)
+
+    def _write_rest_soon(self) -> None:
+        if not self._piece_is_due and self._loop is not None:
+            self._piece_is_due = True
+            self._loop.call_soon(self._write_rest_now)
+
+    def _write_rest_now(self) -> None:
+        self._piece_is_due = False
+        was_blocked = self.is_blocked
+        self._write_rest()
+        if was_blocked and not self.is_blocked and self._on_room is not None:
+            self._on_room()
+
+    def _next_piece(self) -> list[bytes | memoryview]:
+        """Raises OSError where records cannot be had any more."""
+        rest = self._rest
+        left = TIGHT_PIECE_BYTES if self._memory.is_tight else PIECE_BYTES
+        piece: list[bytes | memoryview] = []
+        while rest and left > 0:
+            first, start = rest[0], self._begun_bytes
+            if isinstance(first, RecordSlice):
+                taken: bytes | memoryview = first.read(start, left)
+            elif start or len(first) > left:
+                taken = memoryview(first)[start : start + left]
+            else:
+                taken = first
+            piece.append(taken)
+            left -= len(taken)
+            self._begun_bytes = start + len(taken)
+            if self._begun_bytes == len(first):
+                rest.popleft()
+                self._begun_bytes = 0
+                if not isinstance(first, RecordSlice):
+                    self.rest_bytes -= len(first)
+        return piece
+
+    def _give_up(self, error: OSError) -> None:
+        """The answer has begun: there is no other way to say that it does not go on."""
+        logger.info("an answer could not be sent to its end: %s", error)
+        transport = self._transport
+        self.stop()
+        self.is_blocked = True
+        if transport is not None:
+            transport.abort()

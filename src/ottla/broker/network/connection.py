@@ -5,38 +5,46 @@ under way; what the peer sends meanwhile is read ahead up to a bound, then readi
 that does not take its answers stops being served until it does. There is one exception: batches
 for one partition each that wait for followers (acks=all). The next of them is appended while those
 before it wait, so that followers fetch them together; answers keep their order all the same.
+
+A connection has the event loop for a few milliseconds at a time: whatever else it has sent by then
+waits until the others have had their turn. What it holds stands in one account of the memory of
+all connections (`broker/network/memory.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from ottla.bounds.turns import TURN_MS
 from ottla.broker.context.request import CloseConnection
 from ottla.broker.network.answers import Answers
 from ottla.broker.network.direct_lane import DirectLane
+from ottla.broker.network.intake import AHEAD, Intake, Reading
 from ottla.broker.requests import dispatch
 from ottla.broker.requests.accounting import Bill, asked_wait_ms, open_bill
-from ottla.wire.framing import FrameReader, FrameTooLarge
+from ottla.wire.framing import FrameTooLarge
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Coroutine, Generator
 
     from ottla.bounds.repeated_lines import RepeatedLines
+    from ottla.bounds.turns import Turns
     from ottla.broker.context.services import BrokerServices
+    from ottla.broker.network.admission import Admission
     from ottla.broker.quotas.connection_rates import Turn
-    from ottla.broker.requests.authentication import Authentication
+    from ottla.security.sasl.server import Authenticated
     from ottla.wire.framing import Chunks
 
 logger = logging.getLogger(__name__)
 
-# Bytes taken from the socket beyond the request under way before reading pauses.
-READ_AHEAD_BYTES = 256 * 1024
+# Requests under way that are smaller are not worth counting.
+_COUNTED_FROM_BYTES = 4 * 1024
 
 
-class Listener(Protocol):
+class Listener(Reading, Protocol):
     """What the connections of one listener share: `BrokerServer`."""
 
     # The name of the listener.
@@ -46,8 +54,6 @@ class Listener(Protocol):
     max_request_bytes: int
     # Of a peer that is not authenticated yet.
     max_token_bytes: int
-    refusal_delay_s: float
-    read_buffer: memoryview
     # Lines that any client can cause: about closed connections, about failed requests.
     closings: RepeatedLines
     failures: RepeatedLines
@@ -55,13 +61,7 @@ class Listener(Protocol):
     @property
     def services(self) -> BrokerServices: ...
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
-
-    def time(self) -> float:
-        """Seconds of the event loop's clock."""
-
-    def new_authentication(self) -> Authentication | None:
+    def new_admission(self, connection: ClientConnection, answers: Answers) -> Admission | None:
         """What a new connection has to pass first; None where the listener asks for nothing."""
 
     def receive(self, connection: ClientConnection) -> Turn:
@@ -74,8 +74,9 @@ class Listener(Protocol):
 class ClientConnection(asyncio.BufferedProtocol):
     """The socket of one peer and the order in which its requests are served.
 
-    Made by the server for each accepted socket. Its parts: `Answers` are what goes out, the
-    `DirectLane` serves Produce requests where they were read, a `Bill` counts what a request costs.
+    Made by the server for each accepted socket. Its parts: the `Intake` has what came in, `Answers`
+    are what goes out, the `DirectLane` serves Produce requests where they were read, a `Bill`
+    counts what a request costs.
     """
 
     def __init__(self, server: Listener) -> None:
@@ -84,28 +85,35 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.client_host = "?"
         self._client_port = 0
         self.principal = "User:ANONYMOUS"
-        # What the peer has to pass before its requests are served; None once it has.
-        self._authentication = server.new_authentication()
+        # By a delegation token.
+        self._is_by_token = False
+        self._answers = Answers(self._answers_have_left, server.now_ms, server.memory)
+        # What the peer has to pass before its requests are served; None once it has for good.
+        self._admission = server.new_admission(self, self._answers)
         self._refused = False
-        self._frames = FrameReader(
-            server.max_request_bytes if self._authentication is None else server.max_token_bytes
+        self._direct_lane = DirectLane(server.listener, self._answers, server.now_ms)
+        self.intake = Intake(
+            server,
+            self._answers,
+            server.max_request_bytes if self._admission is None else server.max_token_bytes,
+            self.abort,
         )
-        self._queue: deque[memoryview] = deque()
-        self._answers = Answers(self._parked_have_left)
-        self._direct_lane = DirectLane(server.listener, self._answers)
-        self._unserved_bytes = 0
+        self._frames, self._queue = self.intake.frames, self.intake.queue
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._running: Coroutine[Any, Any, Any] | None = None
         self._muted = False
-        self._reading_paused = False
+        # The next request waits until the others have had their turn.
+        self._turn_is_due = False
         self._now: Callable[[], float] = server.time
 
     @property
     def _is_held(self) -> bool:
         """The next request has to wait."""
-        return self._task is not None or self._answers.is_blocked or self._muted
+        return (
+            self._task is not None or self._answers.is_blocked or self._muted or self._turn_is_due
+        )
 
     @property
     def busy(self) -> bool:
@@ -117,6 +125,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._answers.open(self._transport, self.server.loop)
+        self.intake.open(self._transport)
         peer = transport.get_extra_info("peername")
         if peer:
             self.client_host, self._client_port = str(peer[0]), int(peer[1])
@@ -132,53 +141,59 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         self._mute(wait_ms)
         if not self.server.processing:
-            self._pause_reading()
+            self.intake.pause(AHEAD)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        # One for all connections: what is read is used up before the next one reads.
-        return self.server.read_buffer
+        return self.intake.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing or self._refused:
             return
-        server = self.server
+        server, intake = self.server, self.intake
         self.last_active = self._now()
         data = server.read_buffer[:nbytes]
+        intake.note_read(nbytes)
         taken = 0
         if (
             server.processing
-            and self._authentication is None
+            and self._admission is None
             and not (self._queue or self._frames.partial or self._is_held)
         ):
             taken = self._direct_lane.serve_in_place(server.services, data, self._frames.max_bytes)
             if taken == nbytes:
                 return
         try:
-            self._queue.extend(self._frames.feed(data[taken:]))
+            intake.take(data[taken:], self.last_active)
         except FrameTooLarge as error:
             self.close(str(error))
             return
         # uvloop delivers bytes once more after a pause in `connection_made`.
         if not self._is_held and server.processing:
-            self._serve_queue()
-            if not self._queue:
-                return
-        self._unserved_bytes += nbytes - taken
-        if self._unserved_bytes > READ_AHEAD_BYTES:
-            self._pause_reading()
+            if taken and self._direct_lane.is_over_time:
+                self._wait_for_turn()
+            else:
+                self._serve_queue()
+        if self._queue or self._is_held:
+            intake.is_ahead(nbytes - taken)
+        intake.count()
 
     def pause_writing(self) -> None:
-        self._answers.is_blocked = True
+        self._answers.transport_is_full(self._now())
+        self.intake.count()
+        self.server.memory.shed_unread(self.intake)
 
     def resume_writing(self) -> None:
-        self._answers.is_blocked = False
+        self.last_active = self._now()
+        self._answers.transport_has_room()
         self._serve_queue()
+        self.intake.count()
 
     def connection_lost(self, exc: Exception | None) -> None:
         # A handler under way is not cancelled: what it does (an append, a join) stands.
         self._transport = None
-        self._queue.clear()
+        self.intake.forget()
         self._answers.forget()
+        self._admission = None
         self.server.forget(self)
 
     # serving
@@ -236,23 +251,36 @@ class ClientConnection(asyncio.BufferedProtocol):
         answers = self._answers
         if not self.server.processing or answers.gathering:
             return
-        queue = self._queue
+        queue, now_ms = self._queue, self.server.now_ms
+        # Most requests come alone, and need no clock.
+        turn_ends_ms = now_ms() + TURN_MS if len(queue) > 1 else 0.0
         answers.gathering = True
         try:
             while queue and not self._is_held and self._serve_first(queue):
-                pass
+                if queue and now_ms() >= turn_ends_ms:
+                    self._wait_for_turn()
         finally:
             answers.gathering = False
             answers.flush()
         if not self._is_held and not queue:
-            self._unserved_bytes = 0
-            self._resume_reading()
+            self.intake.is_served()
+
+    def _wait_for_turn(self) -> None:
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self.server.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._turn_is_due = False
+        self._serve_queue()
+        self.intake.count()
 
     def _serve_first(self, queue: deque[memoryview]) -> bool:
         """False where the first request has to wait until parked answers have left."""
-        if self._authentication is not None:
-            self._authenticate(self._authentication, queue.popleft())
-            return True
+        if self._admission is not None:
+            taken = self._admission.serve_first(queue)
+            if taken is not None:
+                return taken
         if self._direct_lane.serve_queued(self.server.services, queue):
             return True
         if self._answers.parked:
@@ -260,9 +288,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._begin(queue.popleft())
         return True
 
-    def _parked_have_left(self) -> None:
+    def _answers_have_left(self) -> None:
         self.last_active = self._now()
         self._serve_queue()
+        self.intake.count()
 
     def _begin(self, frame: memoryview) -> None:
         serving = self._serve(frame)
@@ -275,6 +304,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             rest = dispatch.resume(serving, waiting)
         self._running = serving
         self._task = self.server.loop.create_task(self._complete(rest))
+        if len(frame) >= _COUNTED_FROM_BYTES:
+            self.intake.under_way_bytes = len(frame)
 
     async def _serve(self, frame: memoryview) -> None:
         """One request, from its bytes to those of its answer."""
@@ -283,7 +314,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         bill = open_bill(services, len(frame), self.principal)
         try:
             call = await dispatch.read_in_turns(frame, services.turns)
-            dispatch.begin(services, call, server.listener, self.client_host, self.principal)
+            dispatch.begin(
+                services,
+                call,
+                server.listener,
+                self.client_host,
+                self.principal,
+                by_token=self._is_by_token,
+            )
             try:
                 response = await (call.running if bill is None else bill.run(call))
                 await self._answer(call, bill, response)
@@ -295,32 +333,46 @@ class ClientConnection(asyncio.BufferedProtocol):
         except CloseConnection as error:
             self.close(str(error))
 
-    def _authenticate(self, authentication: Authentication, frame: memoryview) -> None:
-        step = authentication.take(frame)
-        if step.refusal is not None:
-            # Both the answer and the closing wait: guessing must be slow.
-            self._refused = True
-            self._queue.clear()
-            loop = asyncio.get_running_loop()
-            loop.call_later(self.server.refusal_delay_s, self._refuse, step.chunks, step.refusal)
-            return
-        self._answers.write(step.chunks)
-        if authentication.principal is not None:
-            self.principal = authentication.principal
-            self._authentication = None
-            self._frames.max_bytes = self.server.max_request_bytes
+    # being let in
 
-    def _refuse(self, chunks: list[bytes | memoryview], reason: str) -> None:
-        self._answers.write(chunks)
-        self.close(reason)
+    def admit(self, through: Authenticated, *, for_good: bool) -> None:
+        identity = through.identity
+        self.principal, self._is_by_token = identity.principal, identity.by_token
+        self._frames.max_bytes = self.server.max_request_bytes
+        if for_good:
+            self._admission = None
+
+    def refuse(self, wait_s: float, chunks: list[bytes | memoryview], reason: str) -> None:
+        """Reads nothing more, answers after the wait, and closes."""
+        self._refused = True
+        self._queue.clear()
+
+        def answer() -> None:
+            self._answers.write(chunks)
+            self.close(reason)
+
+        self.server.loop.call_later(wait_s, answer)
+
+    def hold_back(self, wait_s: float, then: Callable[[], None]) -> None:
+        """Serves nothing for a while, then does what is given, then goes on."""
+
+        def go_on() -> None:
+            if self._transport is not None:
+                then()
+            self._unmute()
+
+        self._muted = True
+        self.server.loop.call_later(wait_s, go_on)
 
     async def _complete(self, serving: Any) -> None:
         try:
             await serving
         finally:
             self._task = self._running = None
+            self.intake.under_way_bytes = 0
         self.last_active = self._now()
         self._serve_queue()
+        self.intake.count()
 
     async def _answer(self, call: dispatch.Call, bill: Bill | None, response: Any) -> None:
         self._mute(asked_wait_ms(response) if bill is None else bill.charge(response))
@@ -328,7 +380,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if isinstance(encoded, list):
             self._answers.write(encoded)
         else:
-            await self._encode(encoded)
+            await _write_in_turns(self._answers, self.server.services.turns, encoded)
         if bill is not None:
             bill.close(response)
 
@@ -338,13 +390,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         wait_ms = 0 if bill is None else bill.fail(error)
         self._mute(wait_ms)
         dispatch.log_failure(call, error, self.server.failures, self.client_host)
-        await self._encode(dispatch.encode_failure(call, error, wait_ms))
-
-    async def _encode(self, encoding: Generator[None, None, Chunks]) -> None:
-        """Most answers are made at once; long ones while others have their turn as well."""
-        turns = self.server.services.turns
-        work = turns.start(encoding)
-        self._answers.write(work.result if work.is_done else await turns.finish(work))
+        await _write_in_turns(
+            self._answers, self.server.services.turns, dispatch.encode_failure(call, error, wait_ms)
+        )
 
     def _mute(self, wait_ms: int) -> None:
         """Serves nothing for a while: the peer is above its quota."""
@@ -359,12 +407,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.last_active = self._now()
             self._serve_queue()
 
-    def _pause_reading(self) -> None:
-        if not self._reading_paused and self._transport is not None and not self._closing:
-            self._reading_paused = True
-            self._transport.pause_reading()
 
-    def _resume_reading(self) -> None:
-        if self._reading_paused and self._transport is not None and not self._closing:
-            self._reading_paused = False
-            self._transport.resume_reading()
+async def _write_in_turns(
+    answers: Answers, turns: Turns, encoding: Generator[None, None, Chunks]
+) -> None:
+    """Most answers are made at once; long ones while others have their turn as well."""
+    work = turns.start(encoding)
+    answers.write(work.result if work.is_done else await turns.finish(work))

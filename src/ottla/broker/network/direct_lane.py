@@ -9,11 +9,12 @@ import struct
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ottla.bounds.turns import TURN_MS
 from ottla.broker.requests.direct_produce import PRODUCE_KEY, DirectProduce
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ottla.broker.context.services import BrokerServices
     from ottla.broker.network.answers import Answers
@@ -29,17 +30,22 @@ _LENGTH_AND_KEY = struct.Struct(">ih")
 class DirectLane:
     """One per connection: what it appends is answered through the connection's `answers`."""
 
-    __slots__ = ("_answers", "_direct_produce")
+    __slots__ = ("_answers", "_direct_produce", "_now_ms", "is_over_time")
 
-    def __init__(self, listener: str, answers: Answers) -> None:
+    def __init__(self, listener: str, answers: Answers, now_ms: Callable[[], float]) -> None:
         self._direct_produce = DirectProduce(listener)
         self._answers = answers
+        self._now_ms = now_ms
+        # The last `serve_in_place` ended because others want their turn.
+        self.is_over_time = False
 
     def serve_in_place(self, services: BrokerServices, data: memoryview, max_bytes: int) -> int:
         """Serves Produce requests where they were read, without a copy of them; how many bytes
         they had. Only those that need no handler, from the first one on."""
         position, size = 0, len(data)
         answers = self._answers
+        turn_ends_ms = 0.0
+        self.is_over_time = False
         answers.gathering = True
         try:
             while frames := whole_produce_frames(
@@ -52,6 +58,12 @@ class DirectLane:
                     position += _LENGTH_BYTES + len(frame)
                 answers.send(made)
                 if position == size or answers.is_blocked:
+                    break
+                if not turn_ends_ms:
+                    # Most reads bring no more than this, and need no clock.
+                    turn_ends_ms = self._now_ms() + TURN_MS
+                elif self._now_ms() >= turn_ends_ms:
+                    self.is_over_time = True
                     break
         finally:
             answers.gathering = False

@@ -8,6 +8,7 @@ are accepted but not read (KafkaServer opens its sockets early in the same way).
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,21 +16,34 @@ from ottla.bounds.repeated_lines import RepeatedLines
 from ottla.broker.network.connection import ClientConnection
 from ottla.broker.network.connection import logger as connection_logger
 from ottla.broker.network.limits import ConnectionQuotas
+from ottla.broker.network.memory import SMALL_BYTES, ConnectionMemory, limit_of
 from ottla.broker.requests import dispatch
 from ottla.errors import InvariantViolated
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.broker.context.services import BrokerServices
+    from ottla.broker.network.admission import Admission
+    from ottla.broker.network.answers import Answers
     from ottla.broker.quotas.connection_rates import Turn
     from ottla.broker.requests.authentication import Authentication
     from ottla.config.broker import BrokerConfig
     from ottla.runtime import Runtime, Server
-    from ottla.security.sasl import SaslSettings
+    from ottla.security.login_delays import LoginDelays
+    from ottla.security.sasl.mechanisms import SaslSettings, SaslUsers
+    from ottla.security.sasl.server import Authenticated
+    from ottla.security.tls.transport import TlsEndpoint
     from ottla.types import Endpoint
+
+logger = logging.getLogger(__name__)
 
 _SWEEP_MIN_S = 0.05
 _SWEEP_MAX_S = 30.0
 _CLOSE_GRACE_S = 0.5
+# A peer that began a request and then sends nothing has given it up by now: clients wait 30 s for
+# an answer (request.timeout.ms).
+UNFINISHED_FRAME_S = 60.0
 # What one read takes at most. Each listener has one such buffer, however many connections it has.
 READ_BYTES = 256 * 1024
 
@@ -51,18 +65,30 @@ class BrokerServer:
         config: BrokerConfig,
         endpoint: Endpoint,
         quotas: ConnectionQuotas | None = None,
+        memory: ConnectionMemory | None = None,
+        sasl_users: SaslUsers | None = None,
+        login_delays: LoginDelays | None = None,
+        tls: TlsEndpoint | None = None,
     ) -> None:
-        """`quotas` counts the connections of all listeners of a broker."""
+        """`quotas` counts the connections of all listeners of a broker, `memory` what they hold;
+        those that ask for SASL need `sasl_users` and `login_delays`, those with TLS `tls`."""
         self.listener = endpoint.listener
         self.processing = False
         self.max_request_bytes = config.integer("socket.request.max.bytes")
         # Of a peer that is not authenticated yet.
         self.max_token_bytes = config.integer("sasl.server.max.receive.size")
-        self.refusal_delay_s = config.integer("connection.failed.authentication.delay.ms") / 1000
         self.read_buffer = memoryview(bytearray(READ_BYTES))
+        self.small_read_buffer = self.read_buffer[:SMALL_BYTES]
+        self.memory = memory or ConnectionMemory(limit_of(config))
+        self.now_ms = runtime.clock.monotonic_ms
         self.closings = RepeatedLines(connection_logger, runtime.clock)
         self.failures = RepeatedLines(dispatch.logger, runtime.clock)
         self._sasl = _sasl_settings(config, endpoint)
+        self._sasl_users = sasl_users
+        self._login_delays = login_delays
+        if endpoint.security_protocol.endswith("SSL") and tls is None:
+            raise InvariantViolated("a listener with TLS would be served in the clear")
+        self._tls = tls
         self._runtime = runtime
         self._endpoint = endpoint
         self._quotas = quotas or ConnectionQuotas(config)
@@ -91,13 +117,33 @@ class BrokerServer:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    def new_authentication(self) -> Authentication | None:
+    def new_admission(self, connection: ClientConnection, answers: Answers) -> Admission | None:
         """What a new connection has to pass first; None where the listener asks for nothing."""
         if self._sasl is None:
             return None
+        from ottla.broker.network.admission import Admission
+
+        return Admission(self, connection, answers)
+
+    def new_authentication(self, before: Authenticated | None = None) -> Authentication:
+        """For a new connection, or once more for one that is through."""
+        if self._sasl is None or self._sasl_users is None:
+            raise InvariantViolated("a listener without SASL is asked for an authentication")
         from ottla.broker.requests.authentication import Authentication
 
-        return Authentication(self._sasl)
+        return Authentication(self._sasl, self._sasl_users, self._runtime.clock, before)
+
+    def login_wait_s(self, host: str, name: str, *, is_refused: bool) -> float | None:
+        """How long the outcome of an authentication is held back; None where too many are."""
+        delays = self._login_delays
+        if delays is None:
+            raise InvariantViolated("a listener with SASL has no delays")
+        after = delays.after_failure if is_refused else delays.after_success
+        wait_ms = after(host, name, self.monotonic_ms())
+        return None if wait_ms is None else wait_ms / 1000
+
+    def monotonic_ms(self) -> float:
+        return self._runtime.clock.monotonic_ms()
 
     def time(self) -> float:
         """Seconds of the event loop's clock (virtual in simulation)."""
@@ -113,8 +159,16 @@ class BrokerServer:
     async def open(self) -> None:
         """Binds the socket; raises OSError."""
         self._server = await self._runtime.network.listen(
-            lambda: ClientConnection(self), self._endpoint.host, self._endpoint.port
+            self._connection_factory(), self._endpoint.host, self._endpoint.port
         )
+
+    def _connection_factory(self) -> Callable[[], asyncio.BaseProtocol]:
+        if self._tls is None:
+            return lambda: ClientConnection(self)
+        from ottla.security.tls.transport import TlsServer  # brokers without TLS start without it
+
+        tls = TlsServer(self._tls, self.listener)
+        return lambda: tls.wrap(ClientConnection(self))
 
     def start_processing(self, services: BrokerServices) -> None:
         """From now on requests are read, on the connections made so far as well."""
@@ -159,6 +213,7 @@ class BrokerServer:
                 await asyncio.wait_for(self._last_gone.wait(), _CLOSE_GRACE_S)
         for connection in tuple(self._connections):
             connection.abort()
+        self.memory.close()
 
     def _schedule_sweep(self) -> None:
         interval = min(max(self._idle_s / 4, _SWEEP_MIN_S), _SWEEP_MAX_S)
@@ -166,7 +221,19 @@ class BrokerServer:
 
     def _sweep(self) -> None:
         oldest = self.time() - self._idle_s
+        stalled_since = self.time() - UNFINISHED_FRAME_S
+        stalled = 0
         for connection in tuple(self._connections):
             if connection.last_active < oldest and not connection.busy:
                 connection.abort()
+            elif connection.last_active < stalled_since and connection.intake.is_amid_frame:
+                connection.abort()
+                stalled += 1
+        if stalled:
+            logger.warning(
+                "closed %d connections on listener %s: half of a request, then nothing for %d s",
+                stalled,
+                self.listener,
+                UNFINISHED_FRAME_S,
+            )
         self._schedule_sweep()

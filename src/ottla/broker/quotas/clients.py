@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.quotas.entities import Entity, StoredQuotas, resolve, sanitize
+from ottla.broker.quotas.entities import Entity, StoredQuotas, resolve
 from ottla.broker.quotas.rate_meter import RateMeter, Window, throttle_ms
 from ottla.config.definitions import INT_MAX
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.entity_configs import sanitize
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig

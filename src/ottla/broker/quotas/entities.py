@@ -6,8 +6,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, unquote_plus
+from urllib.parse import unquote_plus
 
+from ottla.metadata.entity_configs import sanitize
 from ottla.metadata.store import NoNodeError
 from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigZnode
 
@@ -24,11 +25,6 @@ class Entity(NamedTuple):
     user: str | None
     client: str | None
     ip: str | None = None
-
-
-def sanitize(name: str) -> str:
-    """A name as it stands in a path (Kafka's Sanitizer)."""
-    return quote(name, safe="").replace("~", "%7E")
 
 
 def resolve(rates: Mapping[Entity, float], user: str, client: str) -> tuple[float, Entity] | None:

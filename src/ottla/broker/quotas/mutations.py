@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.quotas.entities import Entity, StoredQuotas, resolve, sanitize
+from ottla.broker.quotas.entities import Entity, StoredQuotas, resolve
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.entity_configs import sanitize
 from ottla.security.rights import Operation, allowed_on_cluster
 
 if TYPE_CHECKING:

@@ -9,18 +9,12 @@ from urllib.parse import unquote_plus
 
 from ottla.broker.quotas.clients import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from ottla.broker.quotas.connection_rates import RATE_OF_ADDRESS, addresses_of
-from ottla.broker.quotas.entities import (
-    Entity,
-    all_entity_paths,
-    parse_entity,
-    path_of,
-    sanitize,
-)
+from ottla.broker.quotas.entities import Entity, all_entity_paths, parse_entity, path_of
 from ottla.broker.quotas.mutations import CONFIG as CONTROLLER_MUTATION_RATE
 from ottla.config.definitions import INT_MAX
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.store import CreateMode, NodeExistsError, NoNodeError
-from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigChange, ConfigChangeZnode, ConfigZnode
+from ottla.metadata.entity_configs import change_entity, read_entity, sanitize
+from ottla.metadata.znodes import DEFAULT_ENTITY
 
 if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
@@ -151,7 +145,7 @@ async def read_all(store: MetadataStore) -> dict[Entity, dict[str, float]]:
     found = {}
     for entity_path in await all_entity_paths(store):
         entity = parse_entity(entity_path)
-        values = _numbers(await _read(store, entity_path))
+        values = _numbers(await read_entity(store, entity_path))
         if entity is not None and values:
             found[entity] = values
     return found
@@ -172,45 +166,10 @@ async def change(
     store: MetadataStore, entity: Entity, edits: Mapping[str, str | None], *, validate_only: bool
 ) -> None:
     """Sets and, with None, removes quotas of one entity, and tells all brokers."""
-    entity_path = path_of(entity)
-    configs = await _read(store, entity_path)
-    for key, text in edits.items():
-        if text is None:
-            configs.pop(key, None)
-        else:
-            configs[key] = text
-    if validate_only:
-        return
-    await _write(store, entity_path, ConfigZnode.encode(configs))
-    await store.create(
-        ConfigChangeZnode.path(),
-        ConfigChangeZnode.encode(ConfigChange(entity_path)),
-        mode=CreateMode.PERSISTENT_SEQUENTIAL,
-    )
 
+    def edit(configs: dict[str, str]) -> dict[str, str]:
+        kept = {key: text for key, text in configs.items() if key not in edits}
+        return kept | {key: text for key, text in edits.items() if text is not None}
 
-async def _read(store: MetadataStore, entity_path: str) -> dict[str, str]:
-    try:
-        data, _ = await store.get(f"/config/{entity_path}")
-    except NoNodeError:
-        return {}
-    return ConfigZnode.decode(data)
-
-
-async def _write(store: MetadataStore, entity_path: str, data: bytes) -> None:
-    """Sets the znode, or makes it and those above it."""
-    try:
-        await store.set(f"/config/{entity_path}", data)
-        return
-    except NoNodeError:
-        pass
-    names = entity_path.split("/")
-    for depth in range(1, len(names)):
-        try:
-            await store.create("/config/" + "/".join(names[:depth]), b"")
-        except NodeExistsError:
-            continue
-    try:
-        await store.create(f"/config/{entity_path}", data)
-    except NodeExistsError:
-        await store.set(f"/config/{entity_path}", data)
+    if not validate_only:
+        await change_entity(store, path_of(entity), edit)

@@ -11,11 +11,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.replication.examiner import Examiner
 from ottla.broker.replication.produce_waits import ProduceWait, SingleProduceWait
 from ottla.broker.replication.refusals import Refusals
 from ottla.broker.replication.timeouts import Timeouts
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.append.checks import Origin, RecordError, RecordsRejected
+from ottla.storage.append.checks import Origin
+from ottla.storage.append.leader import Checked
+from ottla.storage.append.record_rules import RecordError, RecordsRejected
 from ottla.storage.log.log import AppendInfo, Log
 from ottla.topics.names import is_internal
 from ottla.types import TopicPartition
@@ -79,11 +82,13 @@ class Appends:
         log_manager: LogManager,
         clock: Clock,
         timeouts: Timeouts,
+        examiner: Examiner,
     ) -> None:
         self.partitions = partitions
         self._log_manager = log_manager
         self._clock = clock
         self._timeouts = timeouts
+        self._examiner = examiner
         self.refusals = Refusals(clock.monotonic_ms)
 
     # --- the general lane -------------------------------------------------------------------
@@ -112,9 +117,11 @@ class Appends:
                         ErrorCode.INVALID_TOPIC_EXCEPTION,
                         f"Cannot append to internal topic {tp.topic}",
                     )
+                checked = await self._checked(tp, data, acks, origin)
+                # Only now: whose it is may have changed meanwhile.
                 partition = self.partitions.require(tp)
                 log = partition.leader_log()
-                info = self._append_one(partition, log, data, acks, origin)
+                info = self._append_one(partition, log, data, checked, acks, origin)
             except KafkaError as error:
                 self.refusals.note(tp, data, error.code)
                 if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -173,13 +180,24 @@ class Appends:
             return [], -1, _NO_TIME
         if bases:
             return bases, log.end_offset, _NO_TIME
-        if _is_one_batch(batches[0]):
-            try:
-                info = self._append_one(partition, log, batches[0], acks, Origin.CLIENT)
-            except KafkaError:
-                return bases, -1, _NO_TIME
-            return [info.first_offset], info.last_offset + 1, info.append_time_ms
-        return bases, -1, _NO_TIME
+        info = self._append_quickly(partition, log, batches[0], acks)
+        if info is None:
+            return bases, -1, _NO_TIME
+        return [info.first_offset], info.last_offset + 1, info.append_time_ms
+
+    def _append_quickly(
+        self, partition: Partition, log: Log, data: memoryview, acks: int
+    ) -> AppendInfo | None:
+        """None where it takes long to look at, and where it is refused."""
+        if not _is_one_batch(data):
+            return None
+        try:
+            checked = self._examiner.try_at_once(log.check_in_steps(data))
+            if checked is None:
+                return None
+            return self._append_one(partition, log, data, checked, acks, Origin.CLIENT)
+        except KafkaError:
+            return None
 
     def when_replicated(
         self,
@@ -200,16 +218,31 @@ class Appends:
 
     # --- both -------------------------------------------------------------------------------
 
+    async def _checked(
+        self, tp: TopicPartition, data: memoryview, acks: int, origin: Origin
+    ) -> Checked:
+        """The batches that may be appended; raises KafkaError."""
+        partition = self.partitions.require(tp)
+        log = partition.leader_log()
+        partition.check_in_sync(acks)
+        return await self._examiner.finish(log.check_in_steps(data, origin))
+
     def _append_one(
-        self, partition: Partition, log: Log, data: memoryview, acks: int, origin: Origin
+        self,
+        partition: Partition,
+        log: Log,
+        data: memoryview,
+        checked: Checked,
+        acks: int,
+        origin: Origin,
     ) -> AppendInfo:
-        """Raises KafkaError; then nothing was appended."""
+        """What was made of `data`. Raises KafkaError; then nothing was appended."""
         earlier = self.refusals.of_an_earlier_batch(partition, data)
         if earlier is not None:
             raise KafkaError(earlier)
         try:
             return partition.append_as_leader(
-                data, acks=acks, origin=origin, now_ms=self._clock.monotonic_ms()
+                checked, acks=acks, origin=origin, now_ms=self._clock.monotonic_ms()
             )
         except OSError as error:
             self._log_manager.dirs.failed(log.data_dir, error)

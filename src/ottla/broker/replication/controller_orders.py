@@ -11,6 +11,7 @@ from ottla.broker.replication.order_log import OrderLog, Sender
 from ottla.broker.replication.partition import Partition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.log import Log
+from ottla.storage.manager import folder_names
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # Leader epochs of a StopReplica that is carried out whatever the partition's own epoch is.
 NO_EPOCH = -1
 _EPOCH_DURING_DELETE = -2
+# Leader epochs grow by one with every election; beyond so many the store is asked.
+_LIKELY_ELECTIONS = 1_000
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -61,6 +64,20 @@ class ControllerOrders:
 
     # --- lead and follow --------------------------------------------------------------------
 
+    def impossible(self, tp: TopicPartition) -> KafkaError | None:
+        """Why there can be no such partition; what is here already needs no second look."""
+        return None if self._partitions.get(tp) is not None else folder_names.objection(tp)
+
+    def is_far_ahead(self, order: Order) -> bool:
+        """Whether its leader epoch is higher than elections since the last order can explain. Taken
+        over, it would make all later orders for the partition look old."""
+        partition, log = self._partitions.get(order.tp), self._logs.get(order.tp)
+        known = max(
+            -1 if partition is None else partition.leader_epoch,
+            -1 if log is None else log.epochs.latest,
+        )
+        return order.state.leader_epoch - known > _LIKELY_ELECTIONS
+
     async def make_logs_ahead(self, orders: Iterable[Order]) -> None:
         """The slow part of a large request, before its orders are carried out in one go."""
         await self._logs.create_ahead(
@@ -77,7 +94,8 @@ class ControllerOrders:
         errors: Errors = {}
         to_lead: list[Order] = []
         to_follow: list[Order] = []
-        for order in orders:
+        # Of two orders for one partition the last one counts, as in Kafka's map of them.
+        for order in {order.tp: order for order in orders}.values():
             error = self._objection(order, sender)
             errors[order.tp] = error
             if error is ErrorCode.NONE:
@@ -91,6 +109,10 @@ class ControllerOrders:
     def _objection(self, order: Order, sender: Sender) -> ErrorCode:
         """Why an order is refused; NONE if it is to be carried out."""
         tp, state = order.tp, order.state
+        impossible = self.impossible(tp)
+        if impossible is not None:
+            self.log.impossible(sender, {tp: impossible.code})
+            return impossible.code
         if self._partitions.is_offline(tp):
             self.log.offline("LeaderAndIsr request", sender, tp)
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -118,6 +140,12 @@ class ControllerOrders:
         try:
             return partition, self._log_for(partition, order)
         except (KafkaError, OSError) as error:
+            if isinstance(error, KafkaError) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                # The file system does not take its name; there is no disk to blame.
+                self._replicas.stop_hosting(order.tp)
+                self.log.impossible(sender, {order.tp: error.code})
+                errors[order.tp] = error.code
+                return None
             role = "leader" if order.state.leader == self._broker_id else "follower"
             self.log.disk_error(sender, order.tp, order.state, role, error)
             self._replicas.set_offline(order.tp)

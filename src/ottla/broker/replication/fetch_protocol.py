@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode
+from ottla.storage.segment.slices import RecordSlice
 from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.types import ZERO_TOPIC_ID, TopicId
 
@@ -31,7 +32,8 @@ class FetchResult(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: memoryview | None = None
+    # Read already, or still in their file.
+    records: memoryview | RecordSlice | None = None
     # (epoch, end offset) up to which the follower's log agrees with this one (KIP-595).
     diverging_epoch: tuple[int, int] | None = None
     preferred_read_replica: int = -1

@@ -14,6 +14,7 @@ from ottla.broker.replication.in_sync import InSyncReplicas
 from ottla.broker.replication.produce_waits import ProduceQueue
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append.checks import Origin
+from ottla.storage.append.leader import Checked
 from ottla.storage.log.log import AppendInfo, Log
 from ottla.storage.segment.segment import EMPTY
 from ottla.types import TopicPartition
@@ -251,10 +252,8 @@ class Partition:
 
     # --- append and high watermark ----------------------------------------------------------
 
-    def append_as_leader(
-        self, data: memoryview, *, acks: int, origin: Origin, now_ms: float
-    ) -> AppendInfo:
-        """Raises KafkaError; OSError where the disk fails."""
+    def check_in_sync(self, acks: int) -> None:
+        """Raises KafkaError where too few replicas are in sync for an append with these acks."""
         log = self.leader_log()
         isr = self.in_sync.members
         if acks == -1 and len(isr) < log.settings.min_insync_replicas:
@@ -264,6 +263,13 @@ class Partition:
                 f"min.isr requirement of {log.settings.min_insync_replicas} for partition "
                 f"{self.tp}",
             )
+
+    def append_as_leader(
+        self, data: memoryview | Checked, *, acks: int, origin: Origin, now_ms: float
+    ) -> AppendInfo:
+        """Raises KafkaError; OSError where the disk fails."""
+        log = self.leader_log()
+        self.check_in_sync(acks)
         info = log.append_as_leader(data, self.leader_epoch, origin)
         if not self.raise_high_watermark(now_ms):
             self.wake_fetches()

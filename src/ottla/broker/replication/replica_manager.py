@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.quotas.throttles import ReplicationThrottles
 from ottla.broker.replication.alter_isr import IsrSubmitter
 from ottla.broker.replication.append import Appends
+from ottla.broker.replication.examiner import Examiner
 from ottla.broker.replication.follower.fetcher import FetcherManager, Surroundings
 from ottla.broker.replication.hosted import HostedPartitions
 from ottla.broker.replication.leadership import LeadershipListeners
@@ -55,7 +56,10 @@ class ReplicaManager:
         self.partitions = HostedPartitions(metadata_cache, self._make_partition)
         self.leadership = LeadershipListeners()
         self.timeouts = Timeouts()
-        self.appends = Appends(self.partitions, log_manager, runtime.clock, self.timeouts)
+        self.examiner = Examiner(runtime)
+        self.appends = Appends(
+            self.partitions, log_manager, runtime.clock, self.timeouts, self.examiner
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._seen_brokers_version = -1
         self.throttles = ReplicationThrottles(runtime.clock, self.broker_id, config)
@@ -87,6 +91,7 @@ class ReplicaManager:
         for partition in self.partitions:
             partition.fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.timeouts.close()
+        self.examiner.close()
         await self.log_manager.checkpoints.write_high_watermarks()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

@@ -1,29 +1,35 @@
 """SASL on the wire: what a connection that has not said who it is gets as answers.
 
-The legal order of requests and the mechanisms are in `security/sasl.py`; here frames are decoded
+The legal order of requests and the mechanisms are in `security/sasl`; here frames are decoded
 and answers encoded. A refusal may carry an answer, which leaves, like the closing, only after
-connection.failed.authentication.delay.ms: guessing passwords must be slow (KAFKA-6950).
+connection.failed.authentication.delay.ms: guessing passwords must be slow (KAFKA-6950). A `Session`
+is what comes after, where it is limited (KIP-368).
 """
 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.context.request import CloseConnection
 from ottla.broker.handlers import api_versions
 from ottla.broker.requests import dispatch
 from ottla.errors import ErrorCode, KafkaError
-from ottla.security.sasl import SaslRefused, SaslServer, SaslSettings, SaslState
+from ottla.security.sasl.exchange import SaslRefused
+from ottla.security.sasl.mechanisms import SaslSettings, SaslUsers, new_exchange
+from ottla.security.sasl.server import Authenticated, SaslServer, SaslState, session_lifetime_ms
 from ottla.wire import framing
 from ottla.wire import messages as m
 from ottla.wire.codec import Message
 
+if TYPE_CHECKING:
+    from ottla.runtime import Clock
+
 _API_KEY = struct.Struct(">h")
 _SIZE = struct.Struct(">i")
 _API_VERSIONS, _SASL_HANDSHAKE = 18, 17
-# Kafka says 0 for "forever": there is no limit on a session here.
-_NO_LIFETIME = 0
+# Kafka's KafkaChannel: a connection begins to authenticate again once a second at most.
+_BETWEEN_AUTHENTICATIONS_MS = 1000
 
 
 class Step(NamedTuple):
@@ -33,20 +39,67 @@ class Step(NamedTuple):
     refusal: str | None = None
 
 
-class Authentication:
-    """Of one connection, until `principal` is known."""
+class Session:
+    """Of a connection that is through, until it has to show again who it is."""
 
-    def __init__(self, settings: SaslSettings) -> None:
-        self._sasl = SaslServer(settings)
+    def __init__(
+        self, authenticated: Authenticated, ends_at_ms: float, began_again_ms: float | None
+    ) -> None:
+        """Times are those of the monotonic clock; `began_again_ms` is when the last authentication
+        on a connection that was through began."""
+        self.authenticated = authenticated
+        self._ends_at_ms = ends_at_ms
+        self._began_again_ms = began_again_ms
+
+    def is_renewed_by(self, frame: memoryview, now_ms: float) -> bool:
+        """Whether a request begins another authentication; one that comes too soon is answered as
+        on any connection that is through: ILLEGAL_SASL_STATE."""
+        if len(frame) < _API_KEY.size or _API_KEY.unpack_from(frame)[0] != _SASL_HANDSHAKE:
+            return False
+        began = self._began_again_ms
+        return began is None or now_ms - began >= _BETWEEN_AUTHENTICATIONS_MS
+
+    def is_over(self, now_ms: float) -> bool:
+        return now_ms > self._ends_at_ms
+
+
+class Authentication:
+    """Of one connection, until `authenticated` is known."""
+
+    def __init__(
+        self,
+        settings: SaslSettings,
+        users: SaslUsers,
+        clock: Clock,
+        before: Authenticated | None = None,
+    ) -> None:
+        """`before` is how the connection got through the last time."""
+        self._settings = settings
+        self._clock = clock
+        self._began_again_ms = None if before is None else clock.monotonic_ms()
+        self._sasl = SaslServer(
+            settings.mechanisms,
+            lambda mechanism: new_exchange(mechanism, settings, users),
+            before,
+        )
+        # Set with `authenticated`, where the session is limited.
+        self.session: Session | None = None
 
     @property
-    def principal(self) -> str | None:
-        return self._sasl.principal
+    def authenticated(self) -> Authenticated | None:
+        return self._sasl.authenticated
+
+    @property
+    def claimed_name(self) -> str:
+        """Whom the peer claims to be; "" while it has not said."""
+        return self._sasl.claimed_name
 
     def take(self, frame: memoryview) -> Step:
         sasl = self._sasl
         if sasl.state is SaslState.RAW_TOKENS:
             return self._take_raw_token(frame)
+        if sasl.state is SaslState.OTHER_MECHANISM:
+            return Step([], sasl.refuse_other_mechanism())
         if len(frame) < _API_KEY.size:
             return Step([], "a frame that is too short to be a request came before authentication")
         api_key = _API_KEY.unpack_from(frame)[0]
@@ -92,9 +145,9 @@ class Authentication:
             response = m.SaslAuthenticateResponse(
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error)
             )
-            return Step(_encode(call, response), str(error))
+            return Step(_encode(call, response), _for_the_log(error))
         response = m.SaslAuthenticateResponse(
-            error_message=None, auth_bytes=answer, session_lifetime_ms=_NO_LIFETIME
+            error_message=None, auth_bytes=answer, session_lifetime_ms=self._limit_session()
         )
         return Step(_encode(call, response))
 
@@ -102,8 +155,29 @@ class Authentication:
         try:
             answer = self._sasl.take_token(bytes(frame))
         except SaslRefused as error:
-            return Step([], str(error))
+            return Step([], _for_the_log(error))
+        self._limit_session()
         return Step([_SIZE.pack(len(answer)) + answer])
+
+    def _limit_session(self) -> int:
+        """The session's lifetime as a client is told it: 0 for ever."""
+        through = self._sasl.authenticated
+        if through is None:
+            return 0
+        lifetime_ms = session_lifetime_ms(
+            self._settings.max_reauth_ms.get(through.mechanism, 0),
+            through.identity.expires_at_ms,
+            self._clock.now_ms(),
+        )
+        if lifetime_ms:
+            ends_at_ms = self._clock.monotonic_ms() + lifetime_ms
+            self.session = Session(through, ends_at_ms, self._began_again_ms)
+        return lifetime_ms
+
+
+def _for_the_log(refusal: SaslRefused) -> str:
+    """With the reason that the client is not told."""
+    return str(refusal) if refusal.__cause__ is None else f"{refusal} ({refusal.__cause__})"
 
 
 def _encode(call: dispatch.Call, response: Message) -> list[bytes | memoryview]:

@@ -23,6 +23,7 @@ from ottla.wire.framing import Chunks
 if TYPE_CHECKING:
     from ottla.bounds.repeated_lines import RepeatedLines
     from ottla.bounds.turns import Turns
+    from ottla.broker.context.listener_roles import Sender
     from ottla.broker.context.services import BrokerServices
 
 logger = logging.getLogger(__name__)
@@ -66,20 +67,34 @@ def is_eager(frame: memoryview) -> bool:
 
 
 def begin(
-    services: BrokerServices, call: Call, listener: str, client_host: str, principal: str
+    services: BrokerServices,
+    call: Call,
+    listener: str,
+    client_host: str,
+    principal: str,
+    *,
+    by_token: bool = False,
 ) -> None:
     """Prepares the handler of a request."""
     if call.header is None:
         call.running = _unsupported_api_versions(call.loaded)
         return
+    route = call.loaded.route
+    roles = services.listener_roles
+    if route.sender is not None and not roles.may_come_from(route.sender, listener):
+        call.running = _refuse_sender(route.name, route.sender, listener, client_host)
+        return
     context = RequestContext(
         services,
         call.header,
-        call.loaded.route.name,
+        route.name,
         listener,
         client_host,
         principal,
+        by_token,
         services.authorizer,
+        roles.peers is None or listener in roles.peers,
+        roles.orders is None or listener in roles.orders,
     )
     call.running = call.loaded.handle(context, call.request)
 
@@ -140,6 +155,13 @@ def _identify(frame: memoryview) -> tuple[LoadedRoute, int | None, int]:
 
 def _unreadable(loaded: LoadedRoute, version: int, error: WireError) -> CloseConnection:
     return CloseConnection(f"{loaded.route.name} version {version} cannot be read: {error}")
+
+
+async def _refuse_sender(name: str, sender: Sender, listener: str, client_host: str) -> Any:
+    raise KafkaError(
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        f"{name} is for {sender.value}, which does not use listener {listener} ({client_host})",
+    )
 
 
 async def _unsupported_api_versions(loaded: LoadedRoute) -> Any:

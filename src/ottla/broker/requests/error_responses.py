@@ -23,6 +23,8 @@ class _Entries(NamedTuple):
     answered: str
     struct: str
     below: _Entries | None = None
+    # Each name is answered once, in order of names.
+    once: bool = False
 
 
 def _by_topic(struct: str, below: str, *, answered: str = "topics") -> _Entries:
@@ -85,6 +87,9 @@ _ENTRIES: dict[int, _Entries] = {
         "ReassignableTopicResponse", "ReassignablePartitionResponse", answered="responses"
     ),
     49: _Entries(("entries",), "entries", "EntryData"),
+    51: _Entries(
+        ("deletions", "upsertions"), "results", "AlterUserScramCredentialsResult", once=True
+    ),
     61: _Entries(
         ("topics",),
         "topics",
@@ -105,6 +110,7 @@ _IDENTITY_FIELDS = (
     "producer_id",
     "resource_type",
     "resource_name",
+    "user",
 )
 # A request that lists plain names is answered under one of these fields.
 _NAME_FIELDS = ("name", "group_id", "key", "transactional_id")
@@ -115,8 +121,9 @@ _ERROR_FIELDS = ("error_code", "partition_error_code")
 # Offsets without a default in the schemas: 0 would be one.
 _OFFSET_FIELDS = ("base_offset", "high_watermark", "low_watermark", "committed_offset")
 _NO_OFFSET = -1
-# Fetch calls a partition `partition` when asked and `partition_index` when answered.
-_ALIASES = {"partition_index": "partition"}
+# Fetch calls a partition `partition` when asked and `partition_index` when answered; SCRAM's users
+# have a `name` when asked for.
+_ALIASES = {"partition_index": "partition", "user": "name"}
 
 
 def error_response(
@@ -171,6 +178,9 @@ class _Form(NamedTuple):
                 self.set_error(item, struct_fields)
                 items.append(item)
                 yield
+        if entries.once:
+            by_user = {item.user: item for item in items}
+            items = [by_user[user] for user in sorted(by_user)]
         setattr(answer, entries.answered, items)
 
 
@@ -189,4 +199,6 @@ def _copy_identity(item: Any, entry: Any) -> None:
     for field in _IDENTITY_FIELDS:
         source = field if hasattr(entry, field) else _ALIASES.get(field, field)
         if hasattr(item, field) and hasattr(entry, source):
-            setattr(item, field, getattr(entry, source))
+            value = getattr(entry, source)
+            # Requests may leave a name out where no answer may (KAFKA-12701).
+            setattr(item, field, "" if value is None else value)

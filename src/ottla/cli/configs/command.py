@@ -1,5 +1,5 @@
 """`ottla configs`: kafka-configs' flags and lines for topics, brokers and the cluster's default,
-and for the quotas of users, clients and addresses."""
+for the quotas of users, clients and addresses, and for the SCRAM credentials of users."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ottla.cli.options import (
     bootstrap_option,
     command_config_option,
     connect_admin,
+    credentials_option,
     describe_error,
     flag,
     output_option,
@@ -44,8 +45,15 @@ class ConfigCommandFailed(click.ClickException):
         super().__init__(f"Error while executing config command : {reason}")
 
 
-@click.command("configs", help="Show and change configs of topics and brokers, and quotas.")
+@click.command(
+    "configs", help="Show and change configs of topics and brokers, quotas and passwords."
+)
 @bootstrap_option
+@click.option(
+    "--zookeeper", metavar="HOST:PORT/CHROOT",
+    help="Write SCRAM credentials of users to the store, before brokers run.",
+)  # fmt: skip
+@credentials_option
 @command_config_option
 @flag("alter", "Change configs.")
 @flag("describe", "Show configs.")
@@ -93,6 +101,11 @@ async def _execute(options: ConfigOptions, entities: Sequence[Entity]) -> None:
 
     added = _added(options)
     as_json = options.output == "json"
+    if options.zookeeper is not None:
+        from ottla.cli.configs import zookeeper
+
+        await zookeeper.execute(options, entities, added, parse_deleted(options.delete_config))
+        return
     async with connect_admin(options.bootstrap_server, options.command_config) as admin:
         if entities[0].type not in OF_QUOTAS:
             if options.alter:

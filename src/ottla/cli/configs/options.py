@@ -29,6 +29,8 @@ class ConfigOptions:
     """The flags of kafka-configs, with None, false or nothing where one was not given."""
 
     bootstrap_server: str | None = None
+    zookeeper: str | None = None
+    zk_credentials: Path | None = None
     command_config: Path | None = None
     output: str = "text"
     alter: bool = False
@@ -69,6 +71,8 @@ def check_usage(options: ConfigOptions) -> list[Entity]:
     One entity, or two of users and clients."""
     if options.alter == options.describe:
         raise click.UsageError("Command must include exactly one action: --describe, --alter")
+    if options.zookeeper is not None and options.bootstrap_server is not None:
+        raise click.UsageError("Only one of --bootstrap-server or --zookeeper must be specified")
     for name, value in (
         ("add-config", options.add_config),
         ("delete-config", options.delete_config),

@@ -1,5 +1,5 @@
 """Quotas in `ottla configs`: entity types users and clients, one or both, and ips, as kafka-configs
-has them. SCRAM credentials, which that tool keeps under users too, do not exist here."""
+has them, with the SCRAM credentials of users beside them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.configs import scram
 from ottla.cli.configs.options import CLIENTS, IPS, USERS, Entity
 from ottla.cli.options import print_json
 from ottla.config.definitions import format_double, java_double
+from ottla.security.sasl.scram import SCRAM_HASHES
 
 if TYPE_CHECKING:
     from ottla.client.admin.client import Admin
@@ -33,11 +35,20 @@ async def describe(admin: Admin, entities: Sequence[Entity], *, as_json: bool) -
     found = await admin.describe_client_quotas((_TYPES[e.type], e.name) for e in entities)
     # By name, the defaults last: Kafka's order is that of a hash map.
     rows = sorted(found.items(), key=lambda row: [(n is None, n or "") for _, n in _sorted(row[0])])
+    credentials = {}
+    if [entity.type for entity in entities] == [USERS] and entities[0].name != "":
+        credentials = await scram.describe(admin, entities[0])
     if as_json:
-        print_json([{"entity": dict(entity), "quotas": quotas} for entity, quotas in rows])
+        print_json(
+            [{"entity": dict(entity), "quotas": quotas} for entity, quotas in rows]
+            + [{"entity": {"user": user}, "scram": own} for user, own in credentials.items()]
+        )
         return
     for entity, quotas in rows:
         click.echo(f"Quota configs for {_in_words(entity)} are {_values(quotas)}")
+    for user, own in credentials.items():
+        text = scram.values_text(own)
+        click.echo(f"SCRAM credential configs for user-principal '{user}' are {text}")
 
 
 async def alter(
@@ -49,17 +60,13 @@ async def alter(
     as_json: bool,
 ) -> None:
     _check_names(entities, added, removed)
-    quotas: dict[str, float | None] = {name: _parse(name, text) for name, text in added.items()}
-    wanted = [(_TYPES[entity.type], entity.name) for entity in entities]
-    present = await admin.describe_client_quotas(wanted)
-    own = {name for values in present.values() for name in values}
-    unknown = [name for name in removed if name not in own]
-    if unknown:
-        raise click.UsageError(f"Invalid config(s): {','.join(unknown)}")
-    quotas |= dict.fromkeys(removed)
-    await admin.alter_client_quotas(tuple((kind, name or None) for kind, name in wanted), quotas)
+    if scram.is_about_scram(added, removed):
+        scram.check_alone(entities[0], added, removed)
+        await scram.alter(admin, entities[0].name or "", added, removed)
+    else:
+        await _alter_quotas(admin, entities, added, removed)
     if as_json:
-        entity = {kind: name or None for kind, name in wanted}
+        entity = {_TYPES[entity.type]: entity.name or None for entity in entities}
         print_json({"entity": entity, "set": sorted(added), "deleted": list(removed)})
         return
     first = entities[0]
@@ -69,11 +76,29 @@ async def alter(
         click.echo(f"Completed updating default config for {first.type} in the cluster.")
 
 
+async def _alter_quotas(
+    admin: Admin, entities: Sequence[Entity], added: Mapping[str, str], removed: Sequence[str]
+) -> None:
+    quotas: dict[str, float | None] = {name: _parse(name, text) for name, text in added.items()}
+    wanted = [(_TYPES[entity.type], entity.name) for entity in entities]
+    present = await admin.describe_client_quotas(wanted)
+    own = {name for values in present.values() for name in values}
+    unknown = [name for name in removed if name not in own]
+    if unknown:
+        raise click.UsageError(f"Invalid config(s): {','.join(unknown)}")
+    quotas |= dict.fromkeys(removed)
+    await admin.alter_client_quotas(tuple((kind, name or None) for kind, name in wanted), quotas)
+
+
 def _check_names(
     entities: Sequence[Entity], added: Mapping[str, str], removed: Sequence[str]
 ) -> None:
     kind = CLIENTS if any(entity.type == CLIENTS for entity in entities) else entities[0].type
-    known, what = (QUOTAS_OF_ADDRESSES, "connection quota") if kind == IPS else (QUOTAS, "quota")
+    known, what = {
+        IPS: (QUOTAS_OF_ADDRESSES, "connection quota"),
+        CLIENTS: (QUOTAS, "quota"),
+        USERS: ((*QUOTAS, *SCRAM_HASHES), "quota and SCRAM credential"),
+    }[kind]
     for names, verb in ((added, "added"), (removed, "deleted")):
         unknown = [name for name in names if name not in known]
         if unknown:

@@ -9,6 +9,7 @@ import click
 from ottla.cli.options import (
     bootstrap_option,
     command_config_option,
+    credentials_option,
     describe_error,
     flag,
     output_option,
@@ -44,6 +45,7 @@ def _number(_ctx: click.Context, param: click.Parameter, value: str | None) -> i
     "--zookeeper", metavar="HOST:PORT/CHROOT",
     help="Write the znodes directly instead of asking a broker.",
 )  # fmt: skip
+@credentials_option
 @command_config_option
 @flag("create", "Create a topic.")
 @flag("list", "List the topics.")

@@ -59,6 +59,7 @@ class TopicOptions:
 
     bootstrap_server: str | None = None
     zookeeper: str | None = None
+    zk_credentials: Path | None = None
     command_config: Path | None = None
     output: str = "text"
     create: bool = False

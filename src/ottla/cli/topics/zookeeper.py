@@ -39,7 +39,9 @@ async def execute(options: TopicOptions) -> None:
         "alter": _alter,
         "delete": _delete,
     }
-    async with await ZooKeeperAdmin.connect(system_runtime(), options.zookeeper or "") as admin:
+    async with await ZooKeeperAdmin.connect(
+        system_runtime(), options.zookeeper or "", options.zk_credentials
+    ) as admin:
         await actions[options.action](admin, options)
 
 

@@ -1,4 +1,4 @@
-"""`ottla zk ls|get|watch`: reads znodes, of Ottla's store and of Apache ZooKeeper."""
+"""`ottla zk ls|get|watch|secure`: znodes of Ottla's store and of Apache ZooKeeper."""
 
 from __future__ import annotations
 
@@ -6,15 +6,25 @@ import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options import flag, output_option, print_json, run_async
+from ottla.cli.hints import HintingGroup
+from ottla.cli.options import (
+    credentials_option,
+    flag,
+    output_option,
+    print_json,
+    run_async,
+    run_until_interrupted,
+)
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore, Stat
+    from ottla.zk.client.store import ZooKeeperClient
 
 DEFAULT_ADDRESS = "localhost:2181"
 CONNECT_TIMEOUT_MS = 5_000
@@ -38,7 +48,11 @@ class StoreUnreachable(OttlaError):
     """No ZooKeeper answered in time."""
 
 
-@click.group("zk", help="Read znodes: ls, get, watch. Nothing is changed.")
+@click.group(
+    "zk",
+    cls=HintingGroup,
+    help="Read znodes: ls, get, watch. Only secure changes anything: who may.",
+)
 def command() -> None: ...
 
 
@@ -54,11 +68,14 @@ def _normalised(_ctx: click.Context, _param: click.Parameter, path: str) -> str:
 @command.command("ls", help="List the children of a znode.")
 @_path_argument(default="/")
 @zookeeper_option
+@credentials_option
 @click.option("-R", "--recursive", is_flag=True, help="All that is below, with whole paths.")
 @output_option
-def ls(path: str, zookeeper: str, recursive: bool, output: str) -> None:
+def ls(
+    path: str, zookeeper: str, zk_credentials: Path | None, recursive: bool, output: str
+) -> None:
     async def work() -> None:
-        async with _connected(zookeeper) as store:
+        async with _connected(zookeeper, zk_credentials) as store:
             found = [name async for name in _names(store, path, recursive=recursive)]
         if output == "json":
             print_json(found)
@@ -94,11 +111,14 @@ async def _names(store: MetadataStore, path: str, *, recursive: bool) -> AsyncIt
 @command.command("get", help="Show the data of a znode.")
 @_path_argument()
 @zookeeper_option
+@credentials_option
 @click.option("-s", "--stat", "with_stat", is_flag=True, help="Show its versions and times, too.")
 @output_option
-def get(path: str, zookeeper: str, with_stat: bool, output: str) -> None:
+def get(
+    path: str, zookeeper: str, zk_credentials: Path | None, with_stat: bool, output: str
+) -> None:
     async def work() -> None:
-        async with _connected(zookeeper) as store:
+        async with _connected(zookeeper, zk_credentials) as store:
             data, stat = await store.get(path)
         if output == "json":
             print_json({"path": path, "data": json_data(data), "stat": stat._asdict()})
@@ -113,12 +133,19 @@ def get(path: str, zookeeper: str, with_stat: bool, output: str) -> None:
 @command.command("watch", help="Show changes of a znode and its children until Ctrl-C.")
 @_path_argument(default="/")
 @zookeeper_option
+@credentials_option
 @click.option("-R", "--recursive", is_flag=True, help="Of all that is below, too.")
 @flag("new", "Leave out what is there already.")
 @click.option("--max-changes", type=click.IntRange(min=1), metavar="N", help="Stop after N lines.")
 @output_option
 def watch(
-    path: str, zookeeper: str, recursive: bool, new: bool, max_changes: int | None, output: str
+    path: str,
+    zookeeper: str,
+    zk_credentials: Path | None,
+    recursive: bool,
+    new: bool,
+    max_changes: int | None,
+    output: str,
 ) -> None:
     from ottla.cli.zk.watch import TreeWatch
     from ottla.runtime import system_runtime
@@ -128,7 +155,7 @@ def watch(
     async def work() -> None:
         left = max_changes
         async with (
-            _connected(zookeeper) as store,
+            _connected(zookeeper, zk_credentials) as store,
             aclosing(TreeWatch(store, path, recursive=recursive).changes()) as changes,
         ):
             async for change in changes:
@@ -144,18 +171,41 @@ def watch(
                 if left == 0:
                     return
 
+    run_until_interrupted(work())
+
+
+@command.command("secure", help="Let only the owner of the credentials change Kafka's znodes.")
+@zookeeper_option
+@click.option(
+    "--zk-credentials", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE", required=True, help="A file with the user:password of the brokers.",
+)  # fmt: skip
+def secure(zookeeper: str, zk_credentials: Path) -> None:
+    """What zookeeper-security-migration does: for znodes that are older than
+    zookeeper.set.acl=true."""
+    from ottla.metadata.node_acls import close_tree
+
+    async def work() -> None:
+        async with _connected(zookeeper, zk_credentials) as store:
+            closed = await close_tree(store)
+        click.echo(f"{closed} znodes were open to everybody and are not any more.")
+
     run_async(work())
 
 
 @asynccontextmanager
-async def _connected(address: str) -> AsyncIterator[MetadataStore]:
+async def _connected(address: str, credentials: Path | None) -> AsyncIterator[ZooKeeperClient]:
     from ottla.metadata.store import ConnectionLossError
     from ottla.runtime import system_runtime
     from ottla.zk.client.store import ZooKeeperClient
+    from ottla.zk.credentials import digest_credentials
 
     try:
         store = await ZooKeeperClient.connect(
-            system_runtime(), address, connect_timeout_ms=CONNECT_TIMEOUT_MS
+            system_runtime(),
+            address,
+            connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            credentials=digest_credentials(credentials),
         )
     except ConnectionLossError:
         raise StoreUnreachable(

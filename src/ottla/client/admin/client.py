@@ -14,7 +14,9 @@ from ottla.client.admin.configs import ConfigCalls
 from ottla.client.admin.partitions import PartitionCalls
 from ottla.client.admin.quotas import QuotaCalls
 from ottla.client.admin.records import RecordCalls
+from ottla.client.admin.scram import ScramCalls
 from ottla.client.admin.session import error_or_none
+from ottla.client.admin.tokens import TokenCalls
 from ottla.client.admin.types import (
     ClusterDescription,
     CreatedTopic,
@@ -37,13 +39,13 @@ from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.runtime import Runtime
-    from ottla.security.sasl import PlainCredentials
+    from ottla.security.sasl.exchange import Credentials
 
 # DeleteTopics v6 names topics in another field; v5 has all that is needed here.
 _DELETE_TOPICS_MAX_VERSION = 5
 
 
-class Admin(AclCalls, ConfigCalls, PartitionCalls, QuotaCalls, RecordCalls):
+class Admin(AclCalls, ConfigCalls, PartitionCalls, QuotaCalls, RecordCalls, ScramCalls, TokenCalls):
     """One session; `close` it, or use it as an async context manager."""
 
     @classmethod
@@ -54,7 +56,7 @@ class Admin(AclCalls, ConfigCalls, PartitionCalls, QuotaCalls, RecordCalls):
         *,
         client_id: str = DEFAULT_CLIENT_ID,
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
-        credentials: PlainCredentials | None = None,
+        credentials: Credentials | None = None,
     ) -> Admin:
         """Connections are opened by the first call; raises ConfigError for a bad address."""
         cluster = Cluster(runtime, bootstrap, client_id=client_id, credentials=credentials)

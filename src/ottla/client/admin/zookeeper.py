@@ -8,12 +8,19 @@ this way have no id until a controller gives them one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.metadata import znodes
+from ottla.metadata.entity_configs import (
+    change_entity,
+    desanitize,
+    read_entity,
+    user_names,
+    user_path,
+)
 from ottla.metadata.store import ConnectionLossError, CreateMode, NodeExistsError, NoNodeError, Stat
 from ottla.topics import validation
 from ottla.topics.assignment import (
@@ -29,6 +36,7 @@ from ottla.topics.names import validate as validate_name
 from ottla.types import TopicId, TopicPartition
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from random import Random
 
     from ottla.metadata.store import MetadataStore
@@ -71,8 +79,13 @@ class ZooKeeperAdmin:
         self._random = random
 
     @classmethod
-    async def connect(cls, runtime: Runtime, connect_string: str) -> ZooKeeperAdmin:
+    async def connect(
+        cls, runtime: Runtime, connect_string: str, credentials: Path | None = None
+    ) -> ZooKeeperAdmin:
+        """With `credentials` (`user:password`, for the brokers' znodes) what is written belongs to
+        them."""
         from ottla.zk.client.store import ZooKeeperClient
+        from ottla.zk.credentials import digest_credentials
 
         try:
             store = await ZooKeeperClient.connect(
@@ -80,12 +93,17 @@ class ZooKeeperAdmin:
                 connect_string,
                 session_timeout_ms=SESSION_TIMEOUT_MS,
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
+                credentials=digest_credentials(credentials),
             )
         except ConnectionLossError:
             raise StoreUnreachable(
                 f"Timed out waiting for connection to ZooKeeper at {connect_string}"
             ) from None
-        return cls(store, runtime.random)
+        if credentials is None:
+            return cls(store, runtime.random)
+        from ottla.metadata.node_acls import SecuredStore
+
+        return cls(SecuredStore(store), runtime.random)
 
     async def __aenter__(self) -> ZooKeeperAdmin:
         return self
@@ -95,6 +113,19 @@ class ZooKeeperAdmin:
 
     async def close(self) -> None:
         await self._store.close()
+
+    async def user_names(self) -> list[str]:
+        """Users that have configs, sorted."""
+        return sorted(desanitize(name) for name in await user_names(self._store))
+
+    async def user_configs(self, name: str) -> dict[str, str]:
+        return await read_entity(self._store, user_path(name))
+
+    async def change_user_configs(
+        self, name: str, edit: Callable[[dict[str, str]], dict[str, str]]
+    ) -> None:
+        """Writes what `edit` makes of them; brokers, where there are some, take it over."""
+        await change_entity(self._store, user_path(name), edit)
 
     async def topic_names(self) -> list[str]:
         return sorted(await self._children(znodes.TopicsZnode.path()))

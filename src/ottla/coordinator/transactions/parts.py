@@ -14,7 +14,7 @@ from ottla.coordinator.transactions.peers import PeerChannels
 from ottla.runtime import Runtime
 
 if TYPE_CHECKING:
-    from ottla.security.sasl import PlainCredentials
+    from ottla.security.sasl.exchange import Credentials
     from ottla.types import Endpoint
 
 
@@ -27,7 +27,7 @@ class PeerAccess(NamedTuple):
 
     broker_id: int
     endpoint_of: Callable[[int], Endpoint | None]
-    credentials: PlainCredentials | None
+    credentials: Credentials | None
 
 
 class TransactionParts(NamedTuple):

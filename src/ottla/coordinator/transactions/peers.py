@@ -9,7 +9,7 @@ from ottla.client.connection import Connection
 
 if TYPE_CHECKING:
     from ottla.runtime import Network
-    from ottla.security.sasl import PlainCredentials
+    from ottla.security.sasl.exchange import Credentials
     from ottla.types import Endpoint
     from ottla.wire.codec import Message
 
@@ -22,7 +22,7 @@ class PeerChannels:
         network: Network,
         endpoint_of: Callable[[int], Endpoint | None],
         broker_id: int,
-        credentials: PlainCredentials | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._network = network
         self._endpoint_of = endpoint_of

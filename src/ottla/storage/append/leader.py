@@ -7,12 +7,21 @@ from typing import NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.append import checks
 from ottla.storage.append.checks import Batch, Origin
+from ottla.storage.append.inner import examined, needs_records
+from ottla.storage.append.steps import Steps
 from ottla.storage.append.up_conversion import convert_up, is_message_set
 from ottla.storage.producers.state import ProducerBatch, ProducerState
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 from ottla.wire import records
 from ottla.wire.records import BatchHeader
+
+
+class Checked(NamedTuple):
+    """Batches that may be appended, in bytes that can be written to."""
+
+    data: memoryview
+    batches: list[Batch]
 
 
 class LeaderAppend(NamedTuple):
@@ -24,25 +33,46 @@ class LeaderAppend(NamedTuple):
     duplicate: ProducerBatch | None
 
 
+def check_in_steps(
+    tp: TopicPartition, settings: LogConfig, data: memoryview, origin: Origin, now_ms: int
+) -> Steps[Checked]:
+    """Everything about what was sent that does not depend on the log; raises KafkaError. Times and
+    codecs may change in `data` itself; it is copied only if it cannot be written to."""
+    if is_message_set(data):
+        converted = yield from convert_up(tp, data, settings, now_ms)
+        return Checked(data[:0], []) if converted is None else Checked(converted.view, [converted])
+    if data.readonly:
+        data = memoryview(bytearray(data))
+    batches = checks.split(data)
+    for batch in batches:
+        checks.check(tp, batch, settings, origin)
+    if len(batches) > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"More than one record batch in the append to {tp}"
+        )
+    if (
+        not batches
+        or origin is Origin.COORDINATOR
+        or not needs_records(batches[0].header, settings)
+    ):
+        return Checked(data, batches)
+    batch = yield from examined(tp, batches[0], settings, now_ms)
+    return Checked(batch.view, [batch])
+
+
 def prepare_leader_append(
     tp: TopicPartition,
     settings: LogConfig,
     producers: ProducerState,
-    data: memoryview,
+    checked: Checked,
     *,
     end_offset: int,
     leader_epoch: int,
     origin: Origin,
     now_ms: int,
 ) -> LeaderAppend:
-    """For a log that ends at `end_offset`. Offsets and epoch go into `data` itself; it is copied
-    only if it cannot be written to."""
-    if is_message_set(data):
-        converted = convert_up(tp, data, settings, now_ms)
-        batches = [] if converted is None else [converted]
-        data = data[:0] if converted is None else converted.view
-    else:
-        data, batches = _checked_batches(tp, settings, data, origin, now_ms)
+    """For a log that ends at `end_offset`. Offsets and epoch go into the data itself."""
+    data, batches = checked
     if not batches:
         # As in Kafka, where only newer versions of Produce ask for a batch.
         return LeaderAppend(data, [], -1, None)
@@ -68,25 +98,6 @@ def prepare_leader_append(
         ready.append(Batch(view, patched))
         offset += header.last_offset_delta + 1
     return LeaderAppend(data[:size], ready, append_time_ms, None)
-
-
-def _checked_batches(
-    tp: TopicPartition, settings: LogConfig, data: memoryview, origin: Origin, now_ms: int
-) -> tuple[memoryview, list[Batch]]:
-    """What a client sends nowadays, in bytes that can be written to."""
-    if data.readonly:
-        data = memoryview(bytearray(data))
-    batches = checks.split(data)
-    for batch in batches:
-        checks.check(tp, batch, settings, origin, now_ms)
-    if len(batches) > 1:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"More than one record batch in the append to {tp}"
-        )
-    if batches and settings.compression_type != "producer":
-        wanted = checks.with_topic_codec(tp, batches[0], settings)
-        return wanted.view, [wanted]
-    return data, batches
 
 
 def _check_producers(

@@ -1,7 +1,7 @@
 """The leader's short way for batches that clients send most of the time.
 
-Batches of several requests that arrived together are checked by one look at each header and get
-their offsets, to go to the file with one write. The first one that is anything else ends it:
+Batches of several requests that arrived together are checked, header and records, and get their
+offsets, to go to the file with one write. The first one that is anything else ends it:
 nothing of that one is changed, and `prepare_leader_append` decides about it. So it does for topics
 that ask for more than this, for a batch that starts a new segment, and for every error.
 """
@@ -12,6 +12,7 @@ import struct
 from collections.abc import Sequence
 
 from ottla.errors import KafkaError
+from ottla.storage.append.inner import holds_quickly
 from ottla.storage.append.rolling import may_roll
 from ottla.storage.producers.state import (
     NO_PRODUCER,
@@ -28,6 +29,8 @@ from ottla.wire.records import CRC_START, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYT
 # Without a bit above the codec: no transaction, no marker, no append time; the last codec is zstd.
 _LARGEST_ATTRIBUTES = 4
 _LONG_MAX = 0x7FFFFFFFFFFFFFFF
+# Looked at by one append: some milliseconds of work. More are for the general lane, which can wait.
+_MOST_RECORDS = 5000
 # Base offset, length and leader epoch: what precedes the magic byte.
 _PLACE_IN_LOG = struct.Struct(">qii")
 
@@ -67,6 +70,7 @@ def prepare_plain_append(
     position = 0
     newest_ms = -1
     room = min(settings.max_message_bytes, settings.segment_bytes)
+    records_left = _MOST_RECORDS
     for view in batches:
         size = len(view)
         if not HEADER_BYTES <= size <= room or view.readonly:
@@ -85,6 +89,12 @@ def prepare_plain_append(
             or crc32c(view[CRC_START:]) != crc
         ):
             break
+        if settings.validates_records:
+            records_left -= count
+            if (base_offsets and records_left < 0) or not holds_quickly(
+                view, fields, _MOST_RECORDS
+            ):
+                break
         if producer != NO_PRODUCER:
             idempotent = idempotent or IdempotentBatches(producers)
             if not idempotent.continue_with(fields, offset):

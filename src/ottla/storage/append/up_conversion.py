@@ -6,16 +6,12 @@ message, and put together anew, in the codec it came in unless the topic asks fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.append.checks import (
-    CODECS,
-    Batch,
-    append_time_refused,
-    check_each,
-    check_size,
-)
+from ottla.storage.append.checks import CODECS, Batch, check_size
+from ottla.storage.append.record_rules import RecordRules
+from ottla.storage.append.steps import Pause, Steps
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 from ottla.wire import message_sets, records
@@ -25,6 +21,10 @@ from ottla.wire.records import HEADER_BYTES, MAGIC, MAGIC_AT, Record
 
 # A record of a batch takes at least so much less than a message with the same key and value.
 _SAVED_BYTES = 27
+# Entries that are looked at between two pauses.
+_STEP_ENTRIES = 1000
+# What is unpacked of a wrapper on the event loop.
+_QUICK_PLAIN_BYTES = 128 * 1024
 
 
 def is_message_set(data: memoryview) -> bool:
@@ -34,13 +34,13 @@ def is_message_set(data: memoryview) -> bool:
 
 def convert_up(
     tp: TopicPartition, data: memoryview, settings: LogConfig, now_ms: int
-) -> Batch | None:
+) -> Steps[Batch | None]:
     """The batch that is appended, None if no message is whole; raises KafkaError."""
     try:
-        entries = _whole_entries(tp, data, settings)
+        entries = yield from _whole_entries(tp, data, settings)
         if not entries:
             return None
-        converted = _converted(tp, entries, settings, now_ms)
+        converted = yield from _converted(tp, entries, settings, now_ms)
     except records.CorruptBatch as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt in {tp}: {error}") from None
     except message_sets.InvalidMessageSet as error:
@@ -55,10 +55,14 @@ def convert_up(
     return Batch(view, records.read_header(view))
 
 
-def _whole_entries(tp: TopicPartition, data: memoryview, settings: LogConfig) -> list[memoryview]:
+def _whole_entries(
+    tp: TopicPartition, data: memoryview, settings: LogConfig
+) -> Steps[list[memoryview]]:
     """Log.analyzeAndValidateRecords."""
-    entries = []
+    entries: list[memoryview] = []
     for entry in message_sets.iter_entries(data):
+        if len(entries) % _STEP_ENTRIES == _STEP_ENTRIES - 1:
+            yield Pause.SHORT
         check_size(tp, len(entry), settings)
         is_batch = entry[MAGIC_AT] == MAGIC
         if is_batch and len(entry) < HEADER_BYTES:
@@ -71,7 +75,7 @@ def _whole_entries(tp: TopicPartition, data: memoryview, settings: LogConfig) ->
 
 def _converted(
     tp: TopicPartition, entries: list[memoryview], settings: LogConfig, now_ms: int
-) -> bytes:
+) -> Steps[bytes]:
     magic = entries[0][MAGIC_AT]
     if any(entry[MAGIC_AT] != magic for entry in entries):
         raise message_sets.InvalidMessageSet("messages of several formats")
@@ -83,10 +87,17 @@ def _converted(
     if wrapper is None:
         _check_plain_size(tp, entries, target, settings)
         found = _of_plain_messages(tp, entries, settings, now_ms)
-        return records.build_batch(found, compression=target)
-    if len(entries) > 1:
+    elif len(entries) > 1:
         raise message_sets.InvalidMessageSet("a compressed message among others")
-    return records.build_batch(_of_wrapper(tp, wrapper, settings, now_ms), compression=target)
+    else:
+        found = yield from _of_wrapper(tp, wrapper, settings, now_ms)
+    steps = records.build_batch_in_steps(found, compression=target)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return bytes(done.value)
+        yield Pause.SHORT
 
 
 def _check_plain_size(
@@ -105,24 +116,38 @@ def _of_plain_messages(
 ) -> Iterator[Record]:
     """Each is a batch of its own for Kafka: the first that breaks a rule ends it."""
     for entry in entries:
-        yield from _checked(tp, [message_sets.read_message(entry)], settings, now_ms)
+        message = message_sets.read_message(entry)
+        rules = _rules(tp, message, settings, now_ms)
+        yield from _checked([message], rules)
 
 
 def _of_wrapper(
     tp: TopicPartition, entry: memoryview, settings: LogConfig, now_ms: int
-) -> list[Record]:
+) -> Steps[Iterator[Record]]:
     wrapper = message_sets.read_message(entry)
-    return _checked(tp, list(message_sets.inner_messages(wrapper)), settings, now_ms)
+    try:
+        plain = message_sets.unwrapped(wrapper, _QUICK_PLAIN_BYTES)
+    except records.OutputTooLarge:
+        # Half a million messages perhaps.
+        yield Pause.LONG
+        plain = message_sets.unwrapped(wrapper, message_sets.DEFAULT_MAX_INNER_BYTES)
+    rules = _rules(tp, wrapper, settings, now_ms)
+    return _checked(message_sets.inner_messages_of(wrapper, plain), rules)
 
 
-def _checked(
-    tp: TopicPartition, messages: list[Message], settings: LogConfig, now_ms: int
-) -> list[Record]:
-    if messages[0].is_log_append_time:
-        raise append_time_refused(tp, len(messages))
-    found = [Record(message.key, message.value, message.timestamp) for message in messages]
-    check_each(tp, found, settings, now_ms)
-    for record in found:
-        if record.timestamp < message_sets.NO_TIMESTAMP:
-            raise message_sets.MalformedMessage(f"a negative timestamp of {record.timestamp}")
-    return found
+def _rules(tp: TopicPartition, message: Message, settings: LogConfig, now_ms: int) -> RecordRules:
+    return RecordRules(
+        tp, settings, now_ms, has_append_time=message.is_log_append_time, record_kind="LegacyRecord"
+    )
+
+
+def _checked(messages: Iterable[Message], rules: RecordRules) -> Iterator[Record]:
+    """As records; after one that breaks a rule they are only looked at."""
+    for number, message in enumerate(messages):
+        record = Record(message.key, message.value, message.timestamp, offset=number)
+        if rules.note(number, record):
+            break
+        if message.timestamp < message_sets.NO_TIMESTAMP and not rules.has_noted:
+            raise message_sets.MalformedMessage(f"a negative timestamp of {message.timestamp}")
+        yield record
+    rules.raise_noted()

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ottla.errors import ErrorCode, InvariantViolated, KafkaError
 from ottla.runtime import Runtime
 from ottla.storage.append.checks import Batch, Origin
 from ottla.storage.append.follower import split_replicated
-from ottla.storage.append.leader import prepare_leader_append
+from ottla.storage.append.leader import Checked, check_in_steps, prepare_leader_append
 from ottla.storage.append.plain import is_plain, prepare_plain_append
 from ottla.storage.append.rolling import should_roll
+from ottla.storage.append.steps import Steps, finished
 from ottla.storage.log.flush import Flush
 from ottla.storage.log.leader_epochs import LeaderEpochs
 from ottla.storage.log.segments import Segments
@@ -26,7 +27,13 @@ from ottla.storage.producers.snapshots import state_at
 from ottla.storage.producers.state import ProducerState
 from ottla.storage.segment.file_names import SEGMENT_SUFFIXES
 from ottla.storage.segment.open_files import OpenFiles
-from ottla.storage.segment.segment import EMPTY, MAX_RELATIVE_OFFSET, Segment
+from ottla.storage.segment.segment import (
+    EMPTY,
+    MAX_RELATIVE_OFFSET,
+    MAX_SEGMENT_BYTES,
+    Segment,
+)
+from ottla.storage.segment.slices import RecordSlice
 from ottla.storage.segment.sparse_indexes import BatchPlace
 from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.topics.configs import LogConfig
@@ -179,10 +186,19 @@ class Log:
 
     # --- append -----------------------------------------------------------------------------
 
+    def check_in_steps(self, data: memoryview, origin: Origin = Origin.CLIENT) -> Steps[Checked]:
+        """What a leader checks before `append_as_leader`, whatever the log holds by then; raises
+        KafkaError."""
+        now_ms = self._runtime.clock.now_ms()
+        return check_in_steps(self.tp, self.settings, data, origin, now_ms)
+
     def append_as_leader(
-        self, data: memoryview, leader_epoch: int, origin: Origin = Origin.CLIENT
+        self, data: memoryview | Checked, leader_epoch: int, origin: Origin = Origin.CLIENT
     ) -> AppendInfo:
-        """Checks, assigns offsets in place and writes; raises KafkaError, OSError from the disk."""
+        """Assigns offsets in place and writes, after a check if there was none yet; raises
+        KafkaError, OSError from the disk."""
+        if isinstance(data, memoryview):
+            data = finished(self.check_in_steps(data, origin))
         now_ms = self._runtime.clock.now_ms()
         plan = prepare_leader_append(
             self.tp,
@@ -265,6 +281,27 @@ class Log:
     ) -> memoryview:
         """Bytes from the batch that holds `offset` on, below `end_offset`; the last batch may be
         cut. Empty instead of an incomplete first batch, which `min_one_batch` gives whole."""
+        return cast(
+            "memoryview",  # slices are for those who ask for them
+            self.read_or_slice(
+                offset,
+                max_bytes,
+                end_offset,
+                min_one_batch=min_one_batch,
+                sliced_from=MAX_SEGMENT_BYTES + 1,
+            ),
+        )
+
+    def read_or_slice(
+        self,
+        offset: int,
+        max_bytes: int,
+        end_offset: int,
+        *,
+        min_one_batch: bool,
+        sliced_from: int,
+    ) -> memoryview | RecordSlice:
+        """As `read`; from `sliced_from` bytes on they stay in the file for now."""
         if offset < self.start_offset or offset > self.end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -274,7 +311,9 @@ class Log:
         if offset >= end_offset:
             return EMPTY
         limit = None if end_offset >= self.end_offset else end_offset
-        return self.segments.read(offset, max_bytes, limit, min_one_batch=min_one_batch)
+        return self.segments.read(
+            offset, max_bytes, limit, min_one_batch=min_one_batch, sliced_from=sliced_from
+        )
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """How many bytes a fetch from `offset` waits on."""
@@ -382,10 +421,6 @@ class Log:
 
     def write_snapshot(self) -> None:
         self.side_files.write_snapshot(self.producers)
-
-    def write_epochs(self) -> None:
-        """Called before the recovery point passes, and on close."""
-        self.side_files.write_epochs(self.epochs)
 
     def begin_flush(self) -> Flush:
         """What has to go to disk for all that was appended so far."""

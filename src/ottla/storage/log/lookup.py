@@ -102,5 +102,5 @@ def _records_from(
             if record.timestamp >= timestamp and record.offset >= start_offset:
                 yield TimedOffset(record.offset, record.timestamp, epoch)
     except WireError as error:
-        # Records of a client's batch are not looked at when it comes in.
+        # From before records were looked at, or under ottla.records.validate=header.
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None

@@ -166,7 +166,7 @@ def recover(
         log.recovery_point = 0
         return recover(runtime, log, may_have_gaps=may_have_gaps, bare=bare)
     if not bare:
-        log.write_epochs()
+        log.side_files.write_epochs(log.epochs)
     return producers
 
 

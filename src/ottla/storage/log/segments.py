@@ -14,6 +14,7 @@ from ottla.storage.segment.file_names import LOG_SUFFIX
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.storage.segment.renamed_files import complete_swap, set_aside
 from ottla.storage.segment.segment import EMPTY, MAX_SEGMENT_BYTES, Segment
+from ottla.storage.segment.slices import RecordSlice
 from ottla.storage.segment.transaction_index import AbortedTransaction
 
 # Positions of the newest batch boundaries: fetches at the end of a log need no index lookup.
@@ -171,8 +172,14 @@ class Segments(Sequence[Segment]):
             del recent[next(iter(recent))]
 
     def read(
-        self, offset: int, max_bytes: int, end_offset: int | None, *, min_one_batch: bool
-    ) -> memoryview:
+        self,
+        offset: int,
+        max_bytes: int,
+        end_offset: int | None,
+        *,
+        min_one_batch: bool,
+        sliced_from: int = MAX_SEGMENT_BYTES,
+    ) -> memoryview | RecordSlice:
         """Bytes from the batch that holds `offset` on, below `end_offset`; see `Segment.read`."""
         slot = max(0, bisect_right(self._bases, offset) - 1)
         while slot < len(self._parts):
@@ -180,7 +187,13 @@ class Segments(Sequence[Segment]):
             position = self._position_of(segment, offset)
             if position is not None:
                 limit = segment.size if end_offset is None else self._limit(slot, end_offset)
-                return segment.read(position, limit, max_bytes, min_one_batch=min_one_batch)
+                return segment.read(
+                    position,
+                    limit,
+                    max_bytes,
+                    min_one_batch=min_one_batch,
+                    sliced_from=sliced_from,
+                )
             slot += 1
         return EMPTY
 

@@ -8,80 +8,23 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.errors import KafkaError, OttlaError
+from ottla.errors import KafkaError
 from ottla.runtime import Disk, HeldLock, Runtime
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import CheckpointDamaged
 from ottla.storage.log import recovery, small_logs
 from ottla.storage.log.log import NEVER_CLEANED, Log
+from ottla.storage.manager.folder_names import (
+    is_deletion_name,
+    is_stray_name,
+    parse_folder_name,
+    parse_future_name,
+)
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
 
 logger = logging.getLogger(__name__)
-DELETE_SUFFIX = "-delete"
-FUTURE_SUFFIX = "-future"
-# Kafka 3.7 and later know the name; 2.8 refuses to start on it and touches nothing.
-STRAY_SUFFIX = "-stray"
-_MAX_NAME = 255
-_UUID_DIGITS = 32
-_PARTITION_DIGITS = 10
-_MAX_PARTITION = 0x7FFFFFFF
-
-
-class StrangeFolder(OttlaError):
-    """A sub-folder of a data folder that is not a partition's."""
-
-
-def parse_folder_name(name: str) -> TopicPartition | None:
-    """`topic-3` -> (topic, 3); None for anything else."""
-    topic, dash, number = name.rpartition("-")
-    if not dash or not topic or not (number.isascii() and number.isdigit()):
-        return None
-    if len(number) > _PARTITION_DIGITS or int(number) > _MAX_PARTITION:
-        return None
-    return TopicPartition(topic, int(number))
-
-
-def deletion_name(tp: TopicPartition, random_hex: str) -> str:
-    """`<topic>-<p>.<32 hex>-delete`, the topic cut so that the name fits (Log.logDeleteDirName)."""
-    return _marked_name(tp, random_hex, DELETE_SUFFIX)
-
-
-def stray_name(tp: TopicPartition, random_hex: str) -> str:
-    """`<topic>-<p>.<32 hex>-stray`, cut in the same way (UnifiedLog.logStrayDirName)."""
-    return _marked_name(tp, random_hex, STRAY_SUFFIX)
-
-
-def _marked_name(tp: TopicPartition, random_hex: str, suffix: str) -> str:
-    ending = f"-{tp.partition}.{random_hex}{suffix}"
-    return tp.topic[: _MAX_NAME - len(ending)] + ending
-
-
-def future_name(tp: TopicPartition, random_hex: str) -> str:
-    """`<topic>-<p>.<32 hex>-future` (Log.logFutureDirName); too long for some topics."""
-    return f"{tp}.{random_hex}{FUTURE_SUFFIX}"
-
-
-def parse_future_name(name: str) -> TopicPartition | None:
-    head, dot, digits = name.removesuffix(FUTURE_SUFFIX).rpartition(".")
-    if not name.endswith(FUTURE_SUFFIX) or not dot or len(digits) != _UUID_DIGITS:
-        return None
-    return parse_folder_name(head)
-
-
-def is_deletion_name(name: str) -> bool:
-    return _is_marked(name, DELETE_SUFFIX)
-
-
-def is_stray_name(name: str) -> bool:
-    return _is_marked(name, STRAY_SUFFIX)
-
-
-def _is_marked(name: str, suffix: str) -> bool:
-    head = name[: -len(suffix)]
-    digits = head.rpartition(".")[2]
-    return name.endswith(suffix) and "." in head and len(digits) == _UUID_DIGITS
 
 
 class Found(NamedTuple):
@@ -154,11 +97,8 @@ class DataDir:
             future = parse_future_name(name)
             tp = future or parse_folder_name(name)
             if tp is None:
-                raise StrangeFolder(
-                    f"Found directory {folder}, '{name}' is not in the form of topic-partition or "
-                    "topic-partition.uniqueId-delete (if marked for deletion). Kafka's log "
-                    "directories (and children) should only contain Kafka topic data."
-                )
+                _tell_strange(folder)
+                continue
             try:
                 log = recovery.load_log(
                     self._runtime,
@@ -251,3 +191,15 @@ class DataDir:
         """The last step: everything else is durable."""
         self._disk.write_atomically(self.path / small_logs.NOTES, small_logs.encode_notes(notes))
         self._disk.open(self.path / checkpoints.CLEAN_SHUTDOWN).close()
+
+
+def _tell_strange(folder: Path) -> None:
+    """A person's backup, or what is left of a name that was never a topic's. Kafka does not start
+    beside it, and one such folder would then keep a broker down for good."""
+    logger.error(
+        "Found directory %s, '%s' is not in the form of topic-partition or "
+        "topic-partition.uniqueId-delete (if marked for deletion). It is left alone: Kafka's log "
+        "directories (and children) should only contain Kafka topic data.",
+        folder,
+        folder.name,
+    )

@@ -13,11 +13,11 @@ from ottla.runtime import HeldLock, Runtime
 from ottla.storage.compaction.cleaner import Cleaner
 from ottla.storage.log.log import Log
 from ottla.storage.log.small_logs import Note
-from ottla.storage.manager import twin_logs
+from ottla.storage.manager import folder_names, twin_logs
 from ottla.storage.manager.background import BackgroundTasks
 from ottla.storage.manager.checkpointer import Checkpointer
 from ottla.storage.manager.closing import close_logs
-from ottla.storage.manager.data_dir import DataDir, future_name
+from ottla.storage.manager.data_dir import DataDir
 from ottla.storage.manager.data_dirs import DataDirs
 from ottla.storage.manager.flusher import Flusher
 from ottla.storage.manager.housekeeping import Housekeeping
@@ -164,11 +164,13 @@ class LogManager:
     def get_or_create(
         self, tp: TopicPartition, *, is_new: bool = True, topic_id: TopicId = ZERO_TOPIC_ID
     ) -> Log:
-        """Raises KafkaError(KAFKA_STORAGE_ERROR). Where a folder is offline, a log that is not
-        known to be new may be in there: it is not created afresh elsewhere."""
+        """Raises KafkaError: KAFKA_STORAGE_ERROR, or another for a partition that can have no
+        folder. Where a folder is offline, a log that is not known to be new may be in there: it is
+        not created afresh elsewhere."""
         log = self._table.get(tp)
         if log is not None:
             return log
+        folder_names.check(tp)
         if not is_new and self.dirs.offline():
             offline = ",".join(map(str, self.dirs.offline()))
             raise KafkaError(
@@ -180,6 +182,9 @@ class LogManager:
                 self._forget_namesake(data_dir, tp)
                 log = self._create(data_dir, tp, topic_id)
             except OSError as error:
+                refusal = folder_names.refused_name(tp, error)
+                if refusal is not None:
+                    raise refusal from None
                 self.dirs.failed(data_dir.path, error)
                 continue
             data_dir.log_count += 1
@@ -224,7 +229,11 @@ class LogManager:
     async def create_ahead(self, wanted: Mapping[TopicPartition, TopicId]) -> None:
         """Makes the files of many new logs off the event loop, which a large LeaderAndIsr would
         hold up for seconds. What fails here is left to `get_or_create`."""
-        missing = [tp for tp in wanted if self._table.get(tp) is None]
+        missing = [
+            tp
+            for tp in wanted
+            if self._table.get(tp) is None and folder_names.objection(tp) is None
+        ]
         if len(missing) < _CREATE_AHEAD_FROM or self.dirs.offline():
             return
         plans: list[tuple[DataDir, TopicPartition]] = []
@@ -294,7 +303,7 @@ class LogManager:
         return self._table.futures()
 
     def create_future(self, tp: TopicPartition, path: Path) -> Log:
-        """An empty copy of a log in another folder; raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        """An empty copy of a log in another folder; raises KafkaError as `get_or_create`."""
         current = self._table.get(tp)
         if current is None:
             raise InvariantViolated(f"{tp} has no log to be copied")
@@ -304,11 +313,14 @@ class LogManager:
                 self._runtime,
                 self._open_files,
                 tp,
-                path / future_name(tp, random_hex),
+                path / folder_names.future_name(tp, random_hex),
                 current.settings,
                 topic_id=current.topic_id,
             )
         except OSError as error:
+            refusal = folder_names.refused_name(tp, error)
+            if refusal is not None:
+                raise refusal from None
             self.dirs.failed(path, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         self._table.enter_future(copy)

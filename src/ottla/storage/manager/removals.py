@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ottla.runtime import Runtime
 from ottla.storage.log.log import Log
-from ottla.storage.manager.data_dir import deletion_name
 from ottla.storage.manager.data_dirs import DataDirs
+from ottla.storage.manager.folder_names import deletion_name
 
 logger = logging.getLogger(__name__)
 

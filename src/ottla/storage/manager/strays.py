@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ottla.runtime import Disk, Runtime
 from ottla.storage.log.log import Log
 from ottla.storage.log.side_files import SideFiles
-from ottla.storage.manager.data_dir import stray_name
 from ottla.storage.manager.data_dirs import DataDirs
+from ottla.storage.manager.folder_names import stray_name
 from ottla.types import TopicId
 
 logger = logging.getLogger(__name__)

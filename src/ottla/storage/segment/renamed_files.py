@@ -36,7 +36,7 @@ _LOG_LAST = tuple(reversed(SEGMENT_SUFFIXES))
 
 def set_aside(disk: Disk, segment: Segment, *, keep_snapshot: bool = False) -> list[Path]:
     """Renames the files of a segment to `.deleted`; returns the new names."""
-    segment.forget()
+    segment.set_aside()
     removed: list[Path] = []
     extra = () if keep_snapshot else (SNAPSHOT_SUFFIX,)
     for suffix in (*SEGMENT_SUFFIXES, *extra):

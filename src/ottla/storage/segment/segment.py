@@ -15,6 +15,7 @@ from ottla.storage.segment.batch_scan import LogDamaged
 from ottla.storage.segment.file_names import LOG_SUFFIX, file_name
 from ottla.storage.segment.index import IndexDamaged, OffsetIndex, TimeIndex
 from ottla.storage.segment.open_files import OpenFiles
+from ottla.storage.segment.slices import RecordSlice
 from ottla.storage.segment.sparse_indexes import BatchPlace, SparseIndexes
 from ottla.storage.segment.transaction_index import TransactionIndex
 from ottla.wire.records import LOG_OVERHEAD_BYTES, BatchHeader
@@ -39,6 +40,7 @@ class Segment:
         "_sealed",
         "base_offset",
         "created_ms",
+        "cuts",
         "folder",
         "size",
         "transactions",
@@ -62,6 +64,8 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
+        # Each makes what was promised of the file before void: see `RecordSlice`.
+        self.cuts = 0
         self._sealed = sealed
         self._file: File | None = None
         self._indexes = SparseIndexes(
@@ -107,6 +111,11 @@ class Segment:
         self._open_files.forget(self)
         self.release()
 
+    def set_aside(self) -> None:
+        """Its files get other names: another segment may have these from now on."""
+        self.forget()
+        self.cuts += 1
+
     def move_to(self, folder: Path) -> None:
         """The folder was renamed."""
         self.folder = self._indexes.folder = self.transactions.folder = folder
@@ -136,22 +145,36 @@ class Segment:
         if self._first_timestamp is None:
             self._first_timestamp = places[0][2]
 
-    def read(self, position: int, limit: int, max_bytes: int, *, min_one_batch: bool) -> memoryview:
+    def read(
+        self,
+        position: int,
+        limit: int,
+        max_bytes: int,
+        *,
+        min_one_batch: bool,
+        sliced_from: int = MAX_SEGMENT_BYTES,
+    ) -> memoryview | RecordSlice:
         """Bytes of whole batches but the last, from one's start up to `limit`; nothing instead of
-        an incomplete first batch, which `min_one_batch` gives whole."""
+        an incomplete first batch, which `min_one_batch` gives whole. From `sliced_from` bytes on
+        they stay in the file for now."""
         available = limit - position
         if available <= 0:
             return EMPTY
         wanted = min(max_bytes, available)
         if wanted < LOG_OVERHEAD_BYTES and not min_one_batch:
             return EMPTY
-        data = self.file().read_at(max(wanted, LOG_OVERHEAD_BYTES), position)
+        sliced = wanted >= sliced_from
+        head_bytes = LOG_OVERHEAD_BYTES if sliced else max(wanted, LOG_OVERHEAD_BYTES)
+        data = self.file().read_at(head_bytes, position)
         first_batch = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big")
-        if first_batch > len(data) or wanted < LOG_OVERHEAD_BYTES:
+        if first_batch > wanted or wanted < LOG_OVERHEAD_BYTES:
             if not min_one_batch:
                 return EMPTY
-            data = self.file().read_at(min(first_batch, available), position)
-        return memoryview(data)
+            wanted = min(first_batch, available)
+            if wanted < sliced_from:
+                return memoryview(self.file().read_at(wanted, position))
+            sliced = True
+        return RecordSlice(self, position, wanted) if sliced else memoryview(data)
 
     def indexes_full(self, index_bytes: int) -> bool:
         """Whether the segment can grow no further for them; a sealed one does not grow anyway."""
@@ -237,6 +260,7 @@ class Segment:
     def truncate(self, size: int, offset: int) -> None:
         """Cuts the file at a batch boundary that lies at `offset`."""
         indexes = self.indexes()
+        self.cuts += 1
         self.file().truncate(size)
         self.size = size
         indexes.truncate(size, offset)

@@ -220,10 +220,10 @@ class ZooKeeperClient:
             self._finish_result(op, result, zxid) for op, result in zip(ops, results, strict=True)
         ]
 
-    async def create_chroot(self) -> None:
+    async def create_chroot(self, acl: tuple[Acl, ...] = OPEN_ACL) -> None:
         """Makes the nodes of the chroot itself, as Kafka does at start."""
         for path in self._chroot.nodes():
-            body = replies.encode_create(path, None, OPEN_ACL, CreateMode.PERSISTENT)
+            body = replies.encode_create(path, None, acl, CreateMode.PERSISTENT)
             try:
                 await self._session.send(path, jute.OP_CREATE2, body)
             except NodeExistsError:

@@ -1,13 +1,14 @@
-"""Who may do what: ACL schemes world, auth, digest and ip (PrepRequestProcessor.fixupACL). Pure."""
+"""Who may do what: ACL schemes world, auth, digest, x509, ip (PrepRequestProcessor.fixupACL)."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import hmac
+from functools import lru_cache
 from typing import NamedTuple
 
-from ottla.metadata.store import OPEN_ACL, Acl, InvalidAclError, NoAuthError
+from ottla.metadata.store import OPEN_ACL, Acl, AuthFailedError, InvalidAclError, NoAuthError
 
 READ = 1
 WRITE = 2
@@ -15,8 +16,19 @@ CREATE = 4
 DELETE = 8
 ADMIN = 16
 
+# Who one is, in the sense of the scheme `auth`.
+_PROVED = ("digest", "x509")
 # Who proved the super user's digest passes every ACL.
 _SUPER = "super"
+
+# What one connection may prove about itself. The scheme `auth` puts all of it into every node that
+# is made with it, so that few bytes would become many.
+MAX_IDENTITIES = 16
+MAX_CREDENTIAL_BYTES = 1024
+# What is kept for sharing is bounded.
+_MAX_SHARED_CHARS = 4096
+# No address is longer, with its mask.
+_MAX_NETWORK_CHARS = 64
 
 
 class Identity(NamedTuple):
@@ -31,6 +43,20 @@ def digest_identity(credential: bytes) -> Identity:
     user = credential.partition(b":")[0]
     digest = base64.b64encode(hashlib.sha1(credential).digest()).decode("ascii")
     return Identity("digest", f"{user.decode('utf-8', 'replace')}:{digest}")
+
+
+def with_proof(
+    identities: tuple[Identity, ...], credential: bytes | None, super_digest: str | None
+) -> tuple[Identity, ...]:
+    """The identities of a connection that also shows `user:password`. Raises AuthFailedError where
+    it is none, or one more than a connection may have."""
+    if not credential or b":" not in credential or len(credential) > MAX_CREDENTIAL_BYTES:
+        raise AuthFailedError("digest")
+    proved = proved_by(credential, super_digest)
+    fresh = tuple(identity for identity in proved if identity not in identities)
+    if len(identities) + len(fresh) > MAX_IDENTITIES:
+        raise AuthFailedError("digest")
+    return identities + fresh
 
 
 def proved_by(credential: bytes, super_digest: str | None) -> tuple[Identity, ...]:
@@ -52,7 +78,7 @@ def resolve(acls: tuple[Acl, ...], identities: tuple[Identity, ...], path: str) 
         if acl.scheme == "world" and acl.id == "anyone":
             resolved[acl] = None
         elif acl.scheme == "auth":
-            proved = [identity for identity in identities if identity.scheme == "digest"]
+            proved = [identity for identity in identities if identity.scheme in _PROVED]
             if not proved:
                 raise InvalidAclError(path)
             for identity in proved:
@@ -64,7 +90,20 @@ def resolve(acls: tuple[Acl, ...], identities: tuple[Identity, ...], path: str) 
     if not resolved:
         raise InvalidAclError(path)
     stored = tuple(resolved)
-    return OPEN_ACL if stored == OPEN_ACL else stored
+    return OPEN_ACL if stored == OPEN_ACL else shared(stored)
+
+
+def shared(acls: tuple[Acl, ...]) -> tuple[Acl, ...]:
+    """An equal list that another node has, where there is one: nodes have few different ones, as
+    ZooKeeper's ReferenceCountedACLCache expects."""
+    if sum(len(acl.id) for acl in acls) > _MAX_SHARED_CHARS:
+        return acls
+    return _first_equal(acls)
+
+
+@lru_cache(maxsize=1024)
+def _first_equal(acls: tuple[Acl, ...]) -> tuple[Acl, ...]:
+    return acls
 
 
 def check(
@@ -105,11 +144,16 @@ def _matches(acl: Acl, identities: tuple[Identity, ...]) -> bool:
             continue
         if identity.id == acl.id:
             return True
-        if acl.scheme == "ip" and _in_network(identity.id, acl.id):
+        if (
+            acl.scheme == "ip"
+            and len(acl.id) <= _MAX_NETWORK_CHARS
+            and _in_network(identity.id, acl.id)
+        ):
             return True
     return False
 
 
+@lru_cache(maxsize=4096)  # an entry costs 10 µs, and may be looked at for each operation of a multi
 def _in_network(address: str, network: str) -> bool:
     import ipaddress  # rarely needed: keeps the broker's import time down
 
@@ -122,7 +166,9 @@ def _in_network(address: str, network: str) -> bool:
 def _is_valid(acl: Acl) -> bool:
     if acl.scheme == "digest":
         return acl.id.count(":") == 1 and not acl.id.startswith(":")
-    if acl.scheme == "ip":
+    if acl.scheme == "x509":  # the name in a certificate
+        return "=" in acl.id
+    if acl.scheme == "ip" and len(acl.id) <= _MAX_NETWORK_CHARS:
         import ipaddress  # as above
 
         try:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from ottla.metadata.store import NO_TTL, Acl, Op, StoreError
 from ottla.runtime import Runtime
 from ottla.zk.server import transactions
 from ottla.zk.server.acl import Identity
+from ottla.zk.server.endings import Endings
 from ottla.zk.server.journal import SNAPSHOT_AFTER_BYTES
 from ottla.zk.server.options import StoreOptions
 from ottla.zk.server.pipeline import CommitPipeline, Outlet
@@ -29,7 +29,8 @@ from ottla.zk.server.tree import (
     Trigger,
     Txn,
 )
-from ottla.zk.server.watches import Watches
+from ottla.zk.server.turns import SLICE_MS, Turns
+from ottla.zk.server.watches import Watcher, Watches
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ SECRET_BYTES = 32
 LOCAL_TIMEOUT_MS = 0
 # Idle nodes that one look removes, as many as ContainerManager does in a minute.
 MAX_REMOVALS = 10_000
+# Idle nodes looked at, watches of closed connections removed, between two looks at the clock.
+AT_A_TIME = 200
 
 
 class Engine:
@@ -69,6 +72,14 @@ class Engine:
             fsync=fsync,
             snapshot_after_bytes=snapshot_after_bytes,
         )
+        self.turns = Turns(runtime.clock, lambda: self.pipeline.is_full)
+        self.pipeline.on_written = self.turns.wake
+        self._endings = Endings(
+            self.turns,
+            lambda session_id: self.tree.ephemerals.get(session_id, {}),
+            self._commit_all,
+            runtime.clock.monotonic_ms,
+        )
         self._ticker: asyncio.Task[None] | None = None
 
     # --- life ---
@@ -82,11 +93,12 @@ class Engine:
             if timeout_ms == LOCAL_TIMEOUT_MS:
                 # It lived in the process that is gone: nobody can ever come back to it.
                 self.sessions.remove(session_id)
-                self._end_session(session_id)
+                self._endings.begin(session_id)
         for session_id in [owner for owner in self.tree.ephemerals if not self.sessions.get(owner)]:
             # As ZooKeeperServer.loadData: a node of nobody would stay for ever.
             logger.warning("session %#x is unknown: its nodes go", session_id)
-            self._end_session(session_id)
+            self._endings.begin(session_id)
+        self._endings.finish()
         self._ticker = asyncio.get_running_loop().create_task(self._tick())
 
     async def stop(self) -> None:
@@ -100,7 +112,7 @@ class Engine:
         self.tree = self.pipeline.load()
         disk, path = self.runtime.disk, data_dir / "secret"
         if not disk.exists(path):
-            disk.write_atomically(path, self.runtime.random.randbytes(SECRET_BYTES))
+            disk.write_private(path, self.runtime.random.randbytes(SECRET_BYTES))
         self.sessions = self._new_sessions(disk.read_bytes(path))
 
     def _new_sessions(self, secret: bytes) -> Sessions:
@@ -183,7 +195,10 @@ class Engine:
         if multi.log:
             self._record(multi.zxid, multi.time_ms, multi.log, multi.triggers)
 
-    def open_session(self, asked_timeout_ms: int) -> Session:
+    def open_session(self, asked_timeout_ms: int) -> Session | None:
+        """None where there are too many already, and each of them is used or owns nodes."""
+        if len(self.sessions) >= self.sessions.limits.max_sessions and not self._end_unused():
+            return None
         timeout_ms = self.limits.negotiate(asked_timeout_ms)
         session_id = self.sessions.new_id()
         self._commit(CreateSessionTxn(session_id, timeout_ms))
@@ -197,14 +212,36 @@ class Engine:
         session.owner = owner
         return session
 
-    def close_session(self, session: Session) -> None:
-        """Ends the session; its ephemeral nodes go in one transaction."""
+    def close_session(self, session: Session, done: Callable[[], None] | None = None) -> None:
+        """Ends the session; its ephemeral nodes go in one transaction, or in several where they
+        are many. `done` is called when they are gone."""
         if self.sessions.remove(session.id) is not None:
-            self._end_session(session.id)
+            self._endings.begin(session.id, done)
+        elif done is not None:
+            done()
 
-    def _end_session(self, session_id: int) -> None:
-        paths = tuple(self.tree.ephemerals.get(session_id, ()))
-        self._commit(CloseSessionTxn(session_id, paths))
+    def _end_unused(self) -> bool:
+        """Makes room for sessions, at the cost of some that no connection has and that own nothing:
+        their clients get a new one when they come back. Whether there is room."""
+        unused = self.sessions.unused(self.tree.ephemerals)
+        for session in unused:
+            self.sessions.remove(session.id)
+        if unused:
+            logger.warning("too many sessions: %d that nobody uses end early", len(unused))
+            self._commit_all([CloseSessionTxn(session.id, ()) for session in unused])
+        return bool(unused)
+
+    def abandon_watches(self, watcher: Watcher) -> None:
+        """Of a connection that is gone: they may be a million."""
+        self.watches.abandon(watcher)
+        self.turns.wait(self)
+
+    def go_on(self, until_ms: float) -> None:
+        """A turn for the watches of those who are gone."""
+        while self.watches.sweep(AT_A_TIME):
+            if self.runtime.clock.monotonic_ms() >= until_ms:
+                self.turns.wait(self)
+                return
 
     def expire_session(self, session: Session) -> None:
         self.close_session(session)
@@ -213,10 +250,15 @@ class Engine:
             owner.session_ended()
 
     def _commit(self, txn: Txn) -> None:
+        self._commit_all((txn,))
+
+    def _commit_all(self, txns: Sequence[Txn]) -> None:
+        """Several transactions in one write."""
         triggers: list[Trigger] = []
         zxid, time_ms = self.tree.last_zxid + 1, self.runtime.clock.now_ms()
-        self.tree.apply(zxid, time_ms, txn, triggers)
-        self._record(zxid, time_ms, (txn,), triggers)
+        for txn in txns:
+            self.tree.apply(zxid, time_ms, txn, triggers)
+        self._record(zxid, time_ms, txns, triggers)
 
     def _record(
         self,
@@ -238,15 +280,34 @@ class Engine:
         while True:
             await asyncio.sleep(self.limits.tick_ms / 4000)
             now_ms = self.runtime.clock.monotonic_ms()
-            for session in self.sessions.expired(now_ms):
-                logger.info("session %#x expired", session.id)
-                self.expire_session(session)
+            await self._expire(now_ms)
             if now_ms >= next_check_ms:
                 next_check_ms = now_ms + check_ms
-                self.remove_idle()
+                await self.remove_idle()
 
-    def remove_idle(self) -> None:
+    async def _expire(self, now_ms: float) -> None:
+        slice_end_ms = now_ms + SLICE_MS
+        for session in self.sessions.expired(now_ms):
+            if self.sessions.get(session.id) is session and session.deadline_ms <= now_ms:
+                logger.info("session %#x expired", session.id)
+                self.expire_session(session)
+            slice_end_ms = await self._give_turn(slice_end_ms)
+
+    async def remove_idle(self) -> None:
         """Empty containers, and nodes that outlived their time to live."""
-        idle = self.tree.idle(self.runtime.clock.now_ms())
-        for path in list(itertools.islice(idle, MAX_REMOVALS)):
-            self._commit(DeleteTxn(path))
+        slice_end_ms = self.turns.slice_end_ms()
+        paths = [*self.tree.containers, *self.tree.ttls]
+        removed = 0
+        for start in range(0, len(paths), AT_A_TIME):
+            for path in paths[start : start + AT_A_TIME]:
+                if removed < MAX_REMOVALS and self.tree.is_idle(path, self.runtime.clock.now_ms()):
+                    self._commit(DeleteTxn(path))
+                    removed += 1
+            slice_end_ms = await self._give_turn(slice_end_ms)
+
+    async def _give_turn(self, slice_end_ms: float) -> float:
+        """Lets others go on where the slice is over; when this one is."""
+        if self.runtime.clock.monotonic_ms() < slice_end_ms:
+            return slice_end_ms
+        await asyncio.sleep(0)
+        return self.turns.slice_end_ms()

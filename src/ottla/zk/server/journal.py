@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +25,9 @@ logger = logging.getLogger(__name__)
 # write (measured on ext4: 95 instead of 120 µs). ZooKeeper's preAllocSize.
 PREALLOCATED_BYTES = 1 << 22
 _ZEROS = bytes(1 << 16)
-# A snapshot is due after this much journal.
+# What a snapshot is called until it is whole.
+UNFINISHED = ".tmp"
+# A snapshot is due after this much journal, and as much as the last one took.
 SNAPSHOT_AFTER_BYTES = 1 << 25
 # The newest snapshot might be unreadable one day; then the one before it still serves.
 KEPT_SNAPSHOTS = 2
@@ -38,13 +41,48 @@ def make_folder(disk: Disk, folder: Path, *, fsync: bool = True) -> None:
             disk.sync_dir(folder.parent)
 
 
+class SnapshotFile:
+    """A snapshot that is written piece by piece: whole it may be larger than what is left of the
+    memory. All calls are blocking."""
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self.size = 0
+        self._disk = disk
+        self._path = path
+        self._unfinished = path.with_name(path.name + UNFINISHED)
+        self._crc = 0
+        self._file: File | None = None
+
+    def write(self, piece: bytes) -> None:
+        if self._file is None:
+            self._file = self._disk.open(self._unfinished)
+            self._file.truncate(0)
+        self._file.write_at(piece, self.size)
+        self._crc = zlib.crc32(piece, self._crc)
+        self.size += len(piece)
+
+    def finish(self) -> None:
+        """From here on a start takes it."""
+        self.write(records.encode_snapshot_end(self._crc))
+        if self._file is not None:
+            self._file.sync()
+        self.close()
+        self._disk.rename(self._unfinished, self._path)
+        self._disk.sync_dir(self._path.parent)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
 class Journal:
     """The files of one store: where writes go, and what has become useless.
 
     Each batch begins with a mark that says up to where everything was on disk before it. So a
     start can tell a batch that a power cut tore, which nobody was promised, from damage. Whoever
-    calls takes care that blocking calls do not overlap, but for `write_snapshot`, which touches
-    only files that are finished.
+    calls takes care that blocking calls do not overlap, but for those of snapshots, which
+    touch only files that are finished.
     """
 
     def __init__(self, disk: Disk, folder: Path, *, fsync: bool = True) -> None:
@@ -55,6 +93,7 @@ class Journal:
         self._position = 0
         self._allocated = 0
         self._pending: list[bytes] = []
+        self.pending_bytes = 0
         # Of the last write that was appended, and of the last in an earlier batch.
         self._last_zxid = 0
         self._marked_zxid = 0
@@ -65,13 +104,16 @@ class Journal:
         return bool(self._pending)
 
     def append(self, zxid: int, time_ms: int, txns: Sequence[Txn | bytes]) -> None:
-        self._pending.append(records.encode_record(zxid, time_ms, txns))
+        record = records.encode_record(zxid, time_ms, txns)
+        self._pending.append(record)
+        self.pending_bytes += len(record)
         self._last_zxid = zxid
 
     def take(self) -> bytes:
         """Everything appended since the last call, as one batch for `write`."""
         batch = b"".join((records.encode_mark(self._marked_zxid), *self._pending))
         self._pending.clear()
+        self.pending_bytes = 0
         self._marked_zxid = self._last_zxid
         return batch
 
@@ -97,6 +139,9 @@ class Journal:
         for name in found.unreadable_snapshots:
             # Not counted among those to fall back on any more.
             self._disk.rename(self._folder / name, self._folder / f"{name}.damaged")
+        for name in self._disk.list_dir(self._folder):
+            if name.startswith(SNAPSHOT_PREFIX) and name.endswith(UNFINISHED):
+                self._disk.remove(self._folder / name)
         zxid = found.tree.last_zxid
         if found.newest is not None:
             self._reopen(found.newest, found.end)
@@ -111,9 +156,11 @@ class Journal:
         self._start_file(next_zxid)
         self.bytes_since_snapshot = 0
 
-    def write_snapshot(self, zxid: int, content: bytes) -> None:
-        """Blocking. Stores a snapshot started at `zxid` and drops what it makes useless."""
-        self._disk.write_atomically(self._folder / f"{SNAPSHOT_PREFIX}{zxid:016x}", content)
+    def new_snapshot(self, zxid: int) -> SnapshotFile:
+        return SnapshotFile(self._disk, self._folder / f"{SNAPSHOT_PREFIX}{zxid:016x}")
+
+    def drop_useless(self) -> None:
+        """Blocking. After a snapshot was stored: what it makes useless."""
         snapshots = numbered(self._disk, self._folder, SNAPSHOT_PREFIX)
         for _, name in snapshots[:-KEPT_SNAPSHOTS]:
             self._disk.remove(self._folder / name)

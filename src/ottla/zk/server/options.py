@@ -8,9 +8,19 @@ import hashlib
 from dataclasses import dataclass
 
 from ottla.errors import OttlaError
+from ottla.zk.server.words import ALL_WORDS
 
 # ContainerManager's interval: what a look finds idle goes.
 CONTAINER_CHECK_MS = 60_000
+
+
+# Four-letter words that anybody may ask. ZooKeeper answers srvr alone by default; these tell no
+# more than counts and a version. Who is connected, and where files are, is for those who allow it.
+DEFAULT_WORDS = frozenset(("envi", "isro", "mntr", "ruok", "srvr"))
+
+
+class BadWord(OttlaError):
+    """A name that is not one of a four-letter word."""
 
 
 class BadSuperDigest(OttlaError):
@@ -23,8 +33,21 @@ class StoreOptions:
     extended_types: bool = False
     # zookeeper.DigestAuthenticationProvider.superDigest: who proves this passes every ACL.
     super_digest: str | None = None
+    # 4lw.commands.whitelist
+    words: frozenset[str] = DEFAULT_WORDS
     # znode.container.checkIntervalMs
     container_check_ms: int = CONTAINER_CHECK_MS
+
+
+def parse_words(text: str) -> frozenset[str]:
+    """`4lw.commands.whitelist`: names with commas between them, or `*`."""
+    names = frozenset(name.strip() for name in text.split(",") if name.strip())
+    if "*" in names:
+        return ALL_WORDS
+    unknown = sorted(names - ALL_WORDS)
+    if unknown:
+        raise BadWord(f"{unknown[0]!r} is no word of this store: {', '.join(sorted(ALL_WORDS))}")
+    return names
 
 
 def parse_super_digest(text: str) -> str:

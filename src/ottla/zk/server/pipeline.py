@@ -27,6 +27,10 @@ from ottla.zk.server.tree import Tree, Txn
 
 logger = logging.getLogger(__name__)
 
+# What is written but not on disk may come to this before clients have to wait: who reads waits for
+# the disk as well, so that it is not long.
+MAX_UNWRITTEN_BYTES = 8 << 20
+
 # Of the event loop: a connection that reads again is polled, serves what came, and is settled.
 TURNS_TO_READ = 3
 
@@ -82,6 +86,11 @@ class CommitPipeline:
     ) -> None:
         self.durable_zxid = 0
         self.on_failure: Callable[[StoreFailed], None] | None = None
+        # Called when something has reached the disk.
+        self.on_written: Callable[[], None] | None = None
+        self._writing_bytes = 0
+        # Whether the disk has to catch up before more is written.
+        self.is_full = False
         self._runtime = runtime
         self._tree = tree
         self._data_dir = data_dir
@@ -156,6 +165,8 @@ class CommitPipeline:
             self.durable_zxid = zxid
             return
         self._journal.append(zxid, time_ms, txns)
+        if self._writing_bytes + self._journal.pending_bytes > MAX_UNWRITTEN_BYTES:
+            self.is_full = True
         if not self._settling:
             self._settling = True
             asyncio.get_running_loop().call_soon(self._settle)
@@ -192,9 +203,14 @@ class CommitPipeline:
                 self._sent_on = 0
                 self._senders.clear()
                 zxid, batch = self._tree.last_zxid, journal.take()
+                self._writing_bytes = len(batch)
                 await self._runtime.blocking(partial(journal.write, batch), self._writer)
+                self._writing_bytes = 0
+                self.is_full = journal.pending_bytes > MAX_UNWRITTEN_BYTES
                 self.durable_zxid = zxid
                 self._release()
+                if self.on_written is not None:
+                    self.on_written()
                 if snapshots.is_due:
                     await self._runtime.blocking(partial(journal.rotate, zxid + 1), self._writer)
                     snapshots.begin(self._tree, zxid)

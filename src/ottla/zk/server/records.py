@@ -16,7 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.errors import InvariantViolated, OttlaError
+from ottla.metadata.store import OPEN_ACL, Acl
 from ottla.zk import jute
+from ottla.zk.server.acl import shared
 from ottla.zk.server.tree import (
     CloseSessionTxn,
     CreateSessionTxn,
@@ -31,8 +33,8 @@ from ottla.zk.server.tree import (
 
 JOURNAL_MAGIC = b"OTLZKJ01"
 SNAPSHOT_MAGIC = b"OTLZKS01"
-# A length beyond this is not a record. A packet bounds a multi; the end of a session names its
-# nodes, of which there may be many.
+# No record is longer, and a search behind damage takes no longer one for one. A packet bounds a
+# multi; a session with many nodes ends in several writes.
 MAX_RECORD_BYTES = 1 << 28
 
 # How far a search behind damage goes before it gives up: nobody can make a start take minutes by
@@ -65,6 +67,8 @@ def encode_record(zxid: int, time_ms: int, txns: Sequence[Txn | bytes]) -> bytes
     parts = [_RECORD.pack(zxid, time_ms, len(txns))]
     parts += [txn if isinstance(txn, bytes) else _encode_txn(txn) for txn in txns]
     payload = b"".join(parts)
+    if len(payload) > MAX_RECORD_BYTES:
+        raise InvariantViolated(f"a record of {len(payload)} bytes, which no start would look for")
     return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
 
 
@@ -88,7 +92,9 @@ def iter_records(data: bytes, position: int) -> Iterator[Record]:
         length, crc = _FRAME.unpack_from(data, position)
         start = position + _FRAME.size
         end = start + length
-        if length == 0 or length > MAX_RECORD_BYTES or end > size:
+        # Longer than any that is written now, it may still be one: versions before limits wrote
+        # the end of a session with all its nodes at once. The checksum tells.
+        if length == 0 or end > size:
             return
         payload = data[start:end]
         if zlib.crc32(payload) != crc:
@@ -224,7 +230,11 @@ def encode_node(path: str, node: Node) -> bytes:
 
 def seal_snapshot(parts: Iterable[bytes]) -> bytes:
     body = b"".join(parts)
-    return body + zlib.crc32(body).to_bytes(4, "big")
+    return body + encode_snapshot_end(zlib.crc32(body))
+
+
+def encode_snapshot_end(crc: int) -> bytes:
+    return crc.to_bytes(4, "big")
 
 
 def decode_snapshot(data: bytes) -> Tree:
@@ -258,7 +268,7 @@ def _decode_tree(data: bytes, head: int, end: int) -> Tree:
 def _decode_node(data: bytes, position: int, end: int, tree: Tree) -> int:
     path, position = jute.read_string(data, position, end)
     value, position = jute.read_buffer(data, position, end)
-    acl, position = jute.read_acls(data, position, end)
+    acl, position = _read_acl(data, position, end)
     fields = _NODE.unpack_from(data, position)
     node = Node(value, acl, fields[0], fields[1], fields[4])
     _, _, node.mzxid, node.pzxid, _, node.mtime, node.version, node.aversion, node.creations = (
@@ -269,6 +279,11 @@ def _decode_node(data: bytes, position: int, end: int, tree: Tree) -> int:
         node.children = existing.children
     tree.insert(path, node)
     return position + _NODE.size
+
+
+def _read_acl(data: bytes, position: int, end: int) -> tuple[tuple[Acl, ...], int]:
+    acl, position = jute.read_acls(data, position, end)
+    return (acl if acl is OPEN_ACL else shared(acl)), position
 
 
 def _encode_txn(txn: Txn) -> bytes:
@@ -326,7 +341,7 @@ def _decode_txn(data: bytes, position: int, end: int) -> tuple[Txn, int]:
     if kind == _DELETE:
         return DeleteTxn(path), position
     if kind == _SET_ACL:
-        acl, position = jute.read_acls(data, position, end)
+        acl, position = _read_acl(data, position, end)
         version, position = jute.read_int(data, position, end)
         return SetAclTxn(path, acl, version), position
     value, position = jute.read_buffer(data, position, end)
@@ -334,7 +349,7 @@ def _decode_txn(data: bytes, position: int, end: int) -> tuple[Txn, int]:
         version, position = jute.read_int(data, position, end)
         return SetDataTxn(path, value, version), position
     if kind == _CREATE:
-        acl, position = jute.read_acls(data, position, end)
+        acl, position = _read_acl(data, position, end)
         owner, creations = _CREATE_TAIL.unpack_from(data, position)
         return CreateTxn(path, value, acl, owner, creations), position + _CREATE_TAIL.size
     raise DamagedFile(f"unknown kind of transaction {kind}")

@@ -1,16 +1,21 @@
 """What a server does for each request: decode, ask the engine, encode. No IO.
 
 One function per operation: `(peer, buffer, position, end) -> body`; a StoreError becomes the
-error code of the answer. `HANDLERS` is the one table of what is served.
+error code of the answer. One whose work grows with more than its request is a generator that
+yields where others may have a turn, and returns the body. `HANDLERS` is the one table of what is
+served.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import cast
 
 from ottla.metadata.store import (
     Acl,
+    BadArgumentsError,
     EventType,
+    MarshallingError,
     NoNodeError,
     NoWatcherError,
     StoreError,
@@ -18,6 +23,7 @@ from ottla.metadata.store import (
 )
 from ottla.zk import jute
 from ottla.zk.jute import JuteError
+from ottla.zk.paths import is_too_long
 from ottla.zk.server import acl as acls
 from ottla.zk.server.multi import multi
 from ottla.zk.server.peer import Peer
@@ -25,7 +31,17 @@ from ottla.zk.server.transactions import check_version
 from ottla.zk.server.tree import Node
 from ottla.zk.server.watches import ANY, CHILDREN, DATA
 
-Handler = Callable[[Peer, bytes, int, int], bytes]
+# Steps of a longer answer: between two of them others may have a turn, and the tree may change.
+Steps = Generator[None, None, bytes]
+Handler = Callable[[Peer, bytes, int, int], bytes | Steps]
+
+# No answer is made that is longer; a read of many nodes is measured first. Our own client asks for
+# 32 nodes at once, each as large as a packet lets it be.
+MAX_ANSWER_BYTES = 36 << 20
+# A multi read that is longer is done in steps; our own client's are shorter than twice this.
+LONG_READ_BYTES = 1 << 14
+# Entries of a long list that are gone through in one step.
+AT_A_TIME = 20
 
 # How the result of each kind of read in a multi read begins.
 _READ_HEADS = {
@@ -42,11 +58,23 @@ def readable(peer: Peer, path: str) -> Node:
     return node
 
 
+def _watchable(path: str) -> None:
+    if is_too_long(path):
+        raise BadArgumentsError(path)
+
+
+def _bounded(body: bytes) -> bytes:
+    if len(body) > MAX_ANSWER_BYTES:
+        raise MarshallingError("the answer would be too long")
+    return body
+
+
 def get_data(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     path, position = jute.read_string(buffer, position, end)
     watch, position = jute.read_bool(buffer, position, end)
     node = readable(peer, path)
     if watch:
+        _watchable(path)
         peer.engine.watches.add_data(path, peer)
     return node.packed_data()
 
@@ -59,6 +87,7 @@ def exists(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
         # Since ZOOKEEPER-2590 even a stat needs READ.
         acls.check(node.acl, acls.READ, peer.identities, path)
     if watch:
+        _watchable(path)
         peer.engine.watches.add_data(path, peer)
     if node is None:
         raise NoNodeError(path)
@@ -70,8 +99,9 @@ def get_children(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     watch, position = jute.read_bool(buffer, position, end)
     node = readable(peer, path)
     if watch:
+        _watchable(path)
         peer.engine.watches.add_children(path, peer)
-    return node.packed_children()
+    return _bounded(node.packed_children())
 
 
 def get_children2(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
@@ -79,8 +109,9 @@ def get_children2(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     watch, position = jute.read_bool(buffer, position, end)
     node = readable(peer, path)
     if watch:
+        _watchable(path)
         peer.engine.watches.add_children(path, peer)
-    return node.packed_children() + node.packed_stat()
+    return _bounded(node.packed_children()) + node.packed_stat()
 
 
 def _create(peer: Peer, buffer: bytes, position: int, end: int) -> tuple[str, Node]:
@@ -140,7 +171,7 @@ def get_acl(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
 
 def set_acl(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     path, position = jute.read_string(buffer, position, end)
-    acl, position = jute.read_acls(buffer, position, end)
+    acl, position = jute.read_acls(buffer, position, end, jute.MAX_ACL_ENTRIES)
     version, position = jute.read_int(buffer, position, end)
     return peer.engine.set_acl(peer.identities, path, acl, version).packed_stat()
 
@@ -151,9 +182,21 @@ def sync(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     return jute.write_string(path)
 
 
-def multi_read(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
+def multi_read(peer: Peer, buffer: bytes, position: int, end: int) -> bytes | Steps:
     """Each read has its own outcome. A watch flag is ignored, as by MultiOperationRecord."""
+    steps = _multi_read(peer, buffer, position, end)
+    if end - position > LONG_READ_BYTES:
+        return steps
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return cast("bytes", done.value)
+
+
+def _multi_read(peer: Peer, buffer: bytes, position: int, end: int) -> Steps:
     parts = []
+    size = 0
     kind, done, position = jute.read_multi_header(buffer, position, end)
     while not done:
         if kind not in _READ_HEADS:
@@ -167,59 +210,89 @@ def multi_read(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
             parts.append(jute.INT.pack(error.code))
         else:
             parts.append(_READ_HEADS[kind])
-            is_get = kind == jute.OP_GET_DATA
-            parts.append(node.packed_data() if is_get else node.packed_children())
+            body = node.data_reply if kind == jute.OP_GET_DATA else node.packed_children()
+            if body is None:
+                pieces = node.data_parts()
+                parts += pieces
+                size += sum(map(len, pieces))
+            else:
+                parts.append(body)
+                size += len(body)
+            # Nothing was copied yet.
+            if size > MAX_ANSWER_BYTES:
+                raise MarshallingError("the answer would be too long")
+        yield
         kind, done, position = jute.read_multi_header(buffer, position, end)
     parts.append(jute.END_OF_MULTI)
     return b"".join(parts)
 
 
-def set_watches(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
-    _set_watches(peer, buffer, position, end)
+def set_watches(peer: Peer, buffer: bytes, position: int, end: int) -> Steps:
+    yield from _set_watches(peer, buffer, position, end)
     return b""
 
 
-def set_watches2(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
-    position = _set_watches(peer, buffer, position, end)
-    persistent, position = jute.read_strings(buffer, position, end)
-    recursive, position = jute.read_strings(buffer, position, end)
+def set_watches2(peer: Peer, buffer: bytes, position: int, end: int) -> Steps:
+    position = yield from _set_watches(peer, buffer, position, end)
     watches = peer.engine.watches
-    for path in persistent:
-        watches.add_persistent(path, peer, recursive=False)
-    for path in recursive:
-        watches.add_persistent(path, peer, recursive=True)
+    for is_recursive in (False, True):
+        paths, position = yield from _read_paths(buffer, position, end)
+        for path in paths:
+            watches.add_persistent(path, peer, recursive=is_recursive)
+            yield
     return b""
 
 
-def _set_watches(peer: Peer, buffer: bytes, position: int, end: int) -> int:
-    """A client back after a lost connection: what it missed is told now, the rest watched."""
+def _set_watches(peer: Peer, buffer: bytes, position: int, end: int) -> Generator[None, None, int]:
+    """A client back after a lost connection: what it missed is told now, the rest watched. Of a
+    node that it may not read any more it hears nothing."""
     seen_zxid, position = jute.read_long(buffer, position, end)
-    data_paths, position = jute.read_strings(buffer, position, end)
-    exist_paths, position = jute.read_strings(buffer, position, end)
-    child_paths, position = jute.read_strings(buffer, position, end)
+    data_paths, position = yield from _read_paths(buffer, position, end)
+    exist_paths, position = yield from _read_paths(buffer, position, end)
+    child_paths, position = yield from _read_paths(buffer, position, end)
     nodes, watches = peer.engine.tree.nodes, peer.engine.watches
     for path in data_paths:
         node = nodes.get(path)
         if node is None:
             peer.notify(EventType.DELETED, path)
-        elif node.mzxid > seen_zxid:
+        elif node.mzxid > seen_zxid and peer.may_read(node.acl):
             peer.notify(EventType.DATA_CHANGED, path)
         else:
             watches.add_data(path, peer)
+        yield
     for path in exist_paths:
-        if path in nodes:
+        node = nodes.get(path)
+        if node is not None and peer.may_read(node.acl):
             peer.notify(EventType.CREATED, path)
         else:
             watches.add_data(path, peer)
+        yield
     for path in child_paths:
         node = nodes.get(path)
         if node is None:
             peer.notify(EventType.DELETED, path)
-        elif node.pzxid > seen_zxid:
+        elif node.pzxid > seen_zxid and peer.may_read(node.acl):
             peer.notify(EventType.CHILDREN_CHANGED, path)
         else:
             watches.add_children(path, peer)
+        yield
     return position
+
+
+def _read_paths(
+    buffer: bytes, position: int, end: int
+) -> Generator[None, None, tuple[dict[str, None], int]]:
+    """As `jute.read_strings`; each path once, and none that nobody may watch."""
+    count, position = jute.read_int(buffer, position, end)
+    if count * 4 > end - position:
+        raise JuteError("more elements than bytes")
+    paths: dict[str, None] = {}
+    for _ in range(count):
+        path, position = jute.read_string(buffer, position, end)
+        _watchable(path)
+        paths[path] = None
+        yield
+    return paths, position
 
 
 def check_watches(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
@@ -249,23 +322,47 @@ def add_watch(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
     mode, position = jute.read_int(buffer, position, end)
     if mode not in (0, 1):
         raise JuteError(f"unknown mode of watch {mode}")
+    _watchable(path)
     peer.engine.watches.add_persistent(path, peer, recursive=mode == 1)
     # ErrorResponse with code 0.
     return jute.INT.pack(0)
 
 
-def get_ephemerals(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
+def get_ephemerals(peer: Peer, buffer: bytes, position: int, end: int) -> Steps:
     prefix, position = jute.read_string(buffer, position, end)
-    owned = peer.engine.tree.ephemerals.get(peer.session.id, {})
-    return jute.write_strings([path for path in owned if path.startswith(prefix)])
+    owned = list(peer.engine.tree.ephemerals.get(peer.session.id, ()))
+    found: list[bytes] = []
+    size = 0
+    for start in range(0, len(owned), AT_A_TIME):
+        chosen = [path for path in owned[start : start + AT_A_TIME] if path.startswith(prefix)]
+        found += map(jute.write_string, chosen)
+        size += sum(map(len, found[-len(chosen) :])) if chosen else 0
+        if size > MAX_ANSWER_BYTES:
+            raise MarshallingError("the answer would be too long")
+        yield
+    return jute.INT.pack(len(found)) + b"".join(found)
 
 
-def get_all_children_number(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:
+def get_all_children_number(peer: Peer, buffer: bytes, position: int, end: int) -> Steps:
     path, position = jute.read_string(buffer, position, end)
     readable(peer, path)
-    prefix = path.rstrip("/") + "/"
     nodes = peer.engine.tree.nodes
-    return jute.INT.pack(sum(1 for other in nodes if other.startswith(prefix) and other != path))
+    if path == "/":
+        return jute.INT.pack(len(nodes) - 1)
+    count = 0
+    above = [path]
+    while above:
+        parent = above.pop()
+        node = nodes.get(parent)
+        names = list(node.children or ()) if node is not None else []
+        count += len(names)
+        for start in range(0, len(names), AT_A_TIME):
+            for name in names[start : start + AT_A_TIME]:
+                below = nodes.get(f"{parent}/{name}")
+                if below is not None and below.children:
+                    above.append(f"{parent}/{name}")
+            yield
+    return jute.INT.pack(count)
 
 
 def who_am_i(peer: Peer, buffer: bytes, position: int, end: int) -> bytes:

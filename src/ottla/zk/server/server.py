@@ -2,42 +2,51 @@
 
 A single node. Requests of one connection are answered in order; the answers of one turn of the
 event loop leave in one write. Whatever is not a well-formed packet closes its connection and
-nothing else.
+nothing else. A request is served when its client has taken the answers before it, and who has
+many waits for others in between (ADR 38).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import cast
 
+from ottla.bounds.repeated_lines import RepeatedLines
 from ottla.errors import InvariantViolated
-from ottla.metadata.store import AuthFailedError, MarshallingError, StoreError, UnimplementedError
+from ottla.metadata.store import (
+    AuthFailedError,
+    MarshallingError,
+    StoreError,
+    UnimplementedError,
+)
 from ottla.runtime import HeldLock, Runtime, Server
 from ottla.zk import jute
 from ottla.zk.jute import JuteError
 from ottla.zk.server import words
-from ottla.zk.server.acl import Identity, proved_by
+from ottla.zk.server.acl import Identity, with_proof
+from ottla.zk.server.admission import MAX_CLIENT_CONNECTIONS, MAX_CONNECTIONS, Admission
 from ottla.zk.server.engine import Engine
+from ottla.zk.server.holdings import MAX_HELD_BYTES, Holdings
 from ottla.zk.server.journal import make_folder
 from ottla.zk.server.options import StoreOptions
-from ottla.zk.server.peer import Peer
+from ottla.zk.server.packets import LARGE_BYTES, PacketStream
 from ottla.zk.server.pipeline import StoreFailed
-from ottla.zk.server.requests import HANDLERS
+from ottla.zk.server.requests import HANDLERS, Steps
+from ottla.zk.server.secure_port import SecurePort
 from ottla.zk.server.sessions import PASSWORD_BYTES, Session, SessionLimits
 
 logger = logging.getLogger(__name__)
 
-MAX_CONNECTIONS = 10_000
 # A connection without a session is given up after this (zookeeper.nio.sessionlessCnxnTimeout).
 SESSIONLESS_MS = 10_000
-# A client that does not read its answers is cut off beyond this.
-MAX_UNSENT_BYTES = 64 << 20
-# What a client may send before the store has read its files.
-MAX_UNSERVED_BYTES = 1 << 16
+# A request for a session is not longer.
+MAX_CONNECT_BYTES = 1 << 12
+# Of a request that takes long: steps between two looks at the clock.
+STEPS_PER_LOOK = 50
 HOUSEKEEPING_S = 1.0
 
 _CONNECT_TAIL = 4  # the password's length
@@ -62,9 +71,11 @@ class ZooKeeperServer:
         fsync: bool = True,
         options: StoreOptions | None = None,
         engine: Engine | None = None,
-        ssl_context: ssl.SSLContext | None = None,
+        secure: SecurePort | None = None,
         max_packet_bytes: int = jute.MAX_PACKET_BYTES,
         max_connections: int = MAX_CONNECTIONS,
+        max_client_connections: int = MAX_CLIENT_CONNECTIONS,
+        max_held_bytes: int = MAX_HELD_BYTES,
         on_failure: Callable[[StoreFailed], None] | None = None,
     ) -> None:
         self.engine = engine or Engine(
@@ -72,6 +83,7 @@ class ZooKeeperServer:
         )
         self.max_packet_bytes = max_packet_bytes
         self.connections: dict[_Connection, None] = {}
+        self.holdings = Holdings(max_held_bytes)
         self.received = 0
         self.sent = 0
         self.is_open = False
@@ -80,11 +92,14 @@ class ZooKeeperServer:
         self._data_dir = data_dir
         self._host = host
         self._asked_port = port
-        self._ssl_context = ssl_context
-        self._max_connections = max_connections
+        self._secure = secure
+        self._admission = Admission(max_connections, max_client_connections)
+        # About what any client can cause.
+        self._lines = RepeatedLines(logger, runtime.clock)
         self._on_failure = on_failure
         self._lock: HeldLock | None = None
         self._server: Server | None = None
+        self._secure_server: Server | None = None
         self._housekeeper: asyncio.Task[None] | None = None
         self._started_ms = 0.0
 
@@ -93,6 +108,12 @@ class ZooKeeperServer:
         if self._server is None:
             raise InvariantViolated("the server was not started")
         return self._server.port
+
+    @property
+    def secure_port(self) -> int:
+        if self._secure_server is None:
+            raise InvariantViolated("the server has no secure port")
+        return self._secure_server.port
 
     async def start(self) -> None:
         """Raises OSError (port in use, unwritable folder), DirInUse or DamagedFile."""
@@ -111,8 +132,12 @@ class ZooKeeperServer:
             lambda: _Connection(self),
             self._host,
             self._asked_port,
-            ssl_context=self._ssl_context,
         )
+        if self._secure is not None:
+            wrap = self._secure.wrap
+            self._secure_server = await self._runtime.network.listen(
+                lambda: wrap(_Connection(self)), self._host, self._secure.port
+            )
         if self._owns_engine:
             self.engine.pipeline.on_failure = self._failed
             await self.engine.start()
@@ -126,8 +151,9 @@ class ZooKeeperServer:
         if self._housekeeper is not None:
             self._housekeeper.cancel()
             self._housekeeper = None
-        if self._server is not None:
-            await self._server.close()
+        for server in (self._server, self._secure_server):
+            if server is not None:
+                await server.close()
         if self._owns_engine:
             await self.engine.stop()
         for connection in list(self.connections):
@@ -137,10 +163,25 @@ class ZooKeeperServer:
             self._lock = None
 
     def admit(self, connection: _Connection) -> bool:
-        if len(self.connections) >= self._max_connections:
+        refusal = self._admission.admit(connection.host)
+        if refusal is not None:
+            self._lines.log(
+                logging.WARNING, connection.host, "refused", "a connection was refused: %s", refusal
+            )
             return False
         self.connections[connection] = None
         return True
+
+    def release(self, connection: _Connection) -> None:
+        if connection in self.connections:
+            del self.connections[connection]
+            self._admission.release(connection.host)
+        self.holdings.note(connection, 0)
+
+    def tell_closing(self, connection: _Connection, reason: object) -> None:
+        self._lines.log(
+            logging.WARNING, connection.host, "closing", "closing %s: %s", connection.name, reason
+        )
 
     def status(self) -> words.Status:
         engine = self.engine
@@ -158,7 +199,7 @@ class ZooKeeperServer:
             zxid=engine.tree.last_zxid,
             nodes=len(engine.tree.nodes),
             watches=len(engine.watches),
-            watched_paths=engine.watches.watched_paths(),
+            watched_paths=engine.watches.watched_paths,
             ephemerals=sum(map(len, engine.tree.ephemerals.values())),
             uptime_ms=int(self._runtime.clock.monotonic_ms() - self._started_ms),
         )
@@ -174,209 +215,197 @@ class ZooKeeperServer:
             await asyncio.sleep(HOUSEKEEPING_S)
             oldest_ms = self._runtime.clock.monotonic_ms() - SESSIONLESS_MS
             for connection in list(self.connections):
-                if connection.is_sessionless_since(oldest_ms):
-                    connection.close()
+                if connection.is_idle_since(oldest_ms):
+                    connection.abort()
 
 
-class _Connection(Peer, asyncio.Protocol):
+class _Connection(PacketStream):
     """One client. Before the session is there only a connect packet or a word is understood."""
 
     def __init__(self, server: ZooKeeperServer) -> None:
-        super().__init__(server.engine, "")
+        super().__init__(server, MAX_CONNECT_BYTES)
         self.name = ""
         self._server = server
-        self._transport: asyncio.Transport | None = None
-        self._rest = b""
-        self._opened_ms = 0.0
+        # When it was opened, or was to be closed: it has to get on within some time of either.
+        self._since_ms = 0.0
         self._connected = False
-        self._closing = False
-        # Two reasons not to read: the engine gathers, the client does not take its answers.
-        self._paused = False
-        self._choked = False
-        self._clock = server.engine.runtime.clock
+        # A request under way, in steps: its xid and what is left of it.
+        self._steps: tuple[int, Steps] | None = None
 
-    # --- asyncio.Protocol ---
+    # --- its life ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._opened_ms = self._clock.monotonic_ms()
+        super().connection_made(transport)
+        self._since_ms = self._clock.monotonic_ms()
         address = transport.get_extra_info("peername") or ("", 0)
         self.host = str(address[0])
         self.name = f"{self.host}:{address[1]}"
         self.identities = (Identity("ip", self.host),)
         if not self._server.admit(self):
-            self._transport.close()
-
-    def data_received(self, data: bytes) -> None:
-        if self._closing:
-            return
-        if self._rest:
-            data = self._rest + data
-        if not self._server.is_open:
-            self._wait(data)
-            return
-        try:
-            position = self._take_packets(data)
-        except JuteError as error:
-            logger.info("closing %s: %s", self.name, error)
-            self.close()
-            return
-        self._rest = data[position:]
-
-    def _wait(self, data: bytes) -> None:
-        """The tree is not there yet: nobody sends more than a request for a session until then."""
-        self._rest = data
-        if len(data) > MAX_UNSERVED_BYTES:
-            self.close()
-
-    def serve_what_came(self) -> None:
-        if self._rest:
-            self.data_received(b"")
+            self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._closing = True
-        self._server.connections.pop(self, None)
-        self.engine.watches.remove_watcher(self)
+        self.let_go()
+        self._server.release(self)
         if self._connected and self.session.owner is self:
             self.session.owner = None
-        self._rest = b""
-
-    def pause_writing(self) -> None:
-        self._choked = True
-        self._read_or_not()
-
-    def resume_writing(self) -> None:
-        self._choked = False
-        self._read_or_not()
-
-    # --- Outlet ---
-
-    def deliver(self, items: list[bytes | None]) -> None:
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        last = None in items
-        if last:
-            # A watch may have fired between the goodbye and now: nobody hears of it any more.
-            del items[items.index(None) :]
-        self._server.sent += len(items)
-        transport.write(
-            b"".join(cast("list[bytes]", items)) if len(items) != 1 else items[0] or b""
-        )
-        if last:
-            transport.close()
-        elif transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            logger.warning("closing %s: it does not read its answers", self.name)
-            transport.abort()
-
-    def pause(self) -> None:
-        self._paused = True
-        self._read_or_not()
-
-    def resume(self) -> None:
-        self._paused = False
-        self._read_or_not()
-
-    def _read_or_not(self) -> None:
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        if self._paused or self._choked:
-            transport.pause_reading()
-        elif not self._closing:
-            transport.resume_reading()
 
     def session_ended(self) -> None:
         self.close()
 
-    def close(self) -> None:
-        self._closing = True
-        self.engine.watches.remove_watcher(self)
-        if self._transport is not None:
-            self._transport.close()
+    def let_go(self) -> None:
+        super().let_go()
+        self._since_ms = self._clock.monotonic_ms()
+        self._end_steps()
 
-    def is_sessionless_since(self, moment_ms: float) -> bool:
-        return not self._connected and self._opened_ms < moment_ms
+    def tell_closing(self, reason: object) -> None:
+        self._server.tell_closing(self, reason)
+
+    def is_idle_since(self, moment_ms: float) -> bool:
+        """Without a session, or on its way out."""
+        return (self._closing or not self._connected) and self._since_ms < moment_ms
+
+    def _end_with(self, packet: bytes) -> None:
+        """Says one more thing and then closes."""
+        self._closing = True
+        self._since_ms = self._clock.monotonic_ms()
+        self.push(packet)
+        self.engine.pipeline.push(self, None)
 
     # --- packets ---
 
-    def _take_packets(self, data: bytes) -> int:
-        """Serves every whole packet; returns where the rest begins."""
-        position, size = 0, len(data)
-        limit = self._server.max_packet_bytes
+    def touch(self, now_ms: float) -> None:
         if self._connected:
-            self.session.touch(self._clock.monotonic_ms())
-        while size - position >= 4 and not self._closing:
-            length = jute.INT.unpack_from(data, position)[0]
-            if length < 0 or length > limit:
-                if not self._connected and self._answer_word(data[position : position + 4]):
-                    return size
-                raise JuteError(f"packet of {length} bytes")
-            end = position + 4 + length
-            if end > size:
-                break
-            if self._connected:
-                self._serve(data, position + 4, end)
-            else:
-                self._connect(data, position + 4, end)
-            position = end
-        return position
+            self.session.touch(now_ms)
 
-    def _serve(self, data: bytes, position: int, end: int) -> None:
+    def refuse_length(self, head: bytes) -> bool:
+        """A packet would be too long: before there is a session it may be a word."""
+        if self._connected or not words.is_word(head):
+            return False
+        self._end_with(words.answer(head, self._server.status, self.engine.options.words))
+        return True
+
+    def serve_packet(self, data: bytes, position: int, end: int) -> None:
+        if not self._connected:
+            self._connect(data, position, end)
+            return
         if end - position < 8:
             raise JuteError("packet without a header")
         xid, operation = jute.REQUEST_HEADER.unpack_from(data, position)
         self._server.received += 1
-        engine = self.engine
         handler = HANDLERS.get(operation)
         try:
             if handler is not None:
                 body = handler(self, data, position + 8, end)
-                packet = (
-                    jute.FRAMED_REPLY.pack(16 + len(body), xid, engine.tree.last_zxid, 0) + body
-                )
+                if type(body) is not bytes:
+                    self._begin_steps(xid, cast("Steps", body))
+                elif len(body) < LARGE_BYTES:
+                    # As `_answer`; written out, because most requests come this way.
+                    engine = self.engine
+                    zxid = engine.tree.last_zxid
+                    packet = jute.FRAMED_REPLY.pack(16 + len(body), xid, zxid, 0) + body
+                    self._unsent += len(packet)
+                    engine.pipeline.push(self, packet)
+                else:
+                    self._answer(xid, body)
             else:
-                packet = self._serve_session(xid, operation, data, position + 8, end)
+                self._serve_session(xid, operation, data, position + 8, end)
         except StoreError as error:
-            packet = jute.reply(xid, engine.tree.last_zxid, error.code)
+            self._fail(xid, error.code)
         except JuteError:
-            packet = jute.reply(xid, engine.tree.last_zxid, MarshallingError.code)
-        engine.pipeline.push(self, packet)
-        if self._closing:
-            engine.pipeline.push(self, None)
+            self._fail(xid, MarshallingError.code)
+
+    def _begin_steps(self, xid: int, steps: Steps) -> None:
+        self._steps = xid, steps
+        self._busy = True
+        self._turns.wait(self)
+
+    def _end_steps(self) -> None:
+        self._steps = None
+        self._busy = False
+
+    def go_on(self, until_ms: float) -> None:
+        if not self._closing and self._step(until_ms):
+            super().go_on(until_ms)
+
+    def _step(self, until_ms: float) -> bool:
+        """Goes on with a request that takes long; whether it is answered."""
+        if self._steps is None:
+            return True
+        xid, steps = self._steps
+        try:
+            while not self.takes_no_more:
+                for _ in range(STEPS_PER_LOOK):
+                    next(steps)
+                if self._clock.monotonic_ms() >= until_ms:
+                    self.note()
+                    if not self._closing:
+                        self._turns.wait(self)
+                    return False
+            # Until its client has read the events of the steps so far.
+            return False
+        except StopIteration as end:
+            self._end_steps()
+            self._answer(xid, end.value)
+        except StoreError as error:
+            self._end_steps()
+            self._fail(xid, error.code)
+        except JuteError:
+            self._end_steps()
+            self._fail(xid, MarshallingError.code)
+        return True
+
+    def _answer(self, xid: int, body: bytes) -> None:
+        head = jute.FRAMED_REPLY.pack(16 + len(body), xid, self.engine.tree.last_zxid, 0)
+        if len(body) < LARGE_BYTES:
+            self.push(head + body)
+        else:
+            self.push(head)
+            self.push(body)
+
+    def _fail(self, xid: int, code: int) -> None:
+        self.push(jute.reply(xid, self.engine.tree.last_zxid, code))
 
     def _serve_session(
         self, xid: int, operation: int, data: bytes, position: int, end: int
-    ) -> bytes:
+    ) -> None:
         """The operations that concern the connection rather than the tree."""
-        engine = self.engine
         if operation == jute.OP_PING:
-            return jute.reply(xid, engine.tree.last_zxid)
-        if operation == jute.OP_CLOSE_SESSION:
+            self._answer(xid, b"")
+        elif operation == jute.OP_CLOSE_SESSION:
             self.session.owner = None
-            engine.close_session(self.session)
             self._closing = True
-            return jute.reply(xid, engine.tree.last_zxid)
-        if operation == jute.OP_AUTH:
-            return self._authenticate(xid, data, position, end)
-        if operation == jute.OP_SASL:
-            self._closing = True
-            raise AuthFailedError
-        raise UnimplementedError
+            self._since_ms = self._clock.monotonic_ms()
+            self.engine.close_session(self.session, partial(self._say_goodbye, xid))
+        elif operation == jute.OP_AUTH:
+            self._authenticate(xid, data, position, end)
+        elif operation == jute.OP_SASL:
+            self._refuse_proof(xid)
+        else:
+            raise UnimplementedError
 
-    def _authenticate(self, xid: int, data: bytes, position: int, end: int) -> bytes:
+    def _say_goodbye(self, xid: int) -> None:
+        self._end_with(jute.reply(xid, self.engine.tree.last_zxid))
+
+    def _refuse_proof(self, xid: int) -> None:
+        """ZooKeeper answers and then closes the connection."""
+        self._end_with(jute.reply(xid, self.engine.tree.last_zxid, AuthFailedError.code))
+
+    def _authenticate(self, xid: int, data: bytes, position: int, end: int) -> None:
         _, position = jute.read_int(data, position, end)
         scheme, position = jute.read_string(data, position, end)
         credential, position = jute.read_buffer(data, position, end)
-        if scheme == "digest" and credential and b":" in credential:
-            for identity in proved_by(credential, self.engine.options.super_digest):
-                if identity not in self.identities:
-                    self.identities += (identity,)
-        elif scheme not in ("ip", "world"):
-            # ZooKeeper answers and then closes the connection.
-            self._closing = True
-            raise AuthFailedError(scheme)
-        return jute.reply(xid, 0)
+        try:
+            if scheme == "digest":
+                self.identities = with_proof(
+                    self.identities, credential, self.engine.options.super_digest
+                )
+            elif scheme not in ("ip", "world"):
+                raise AuthFailedError(scheme)
+        except AuthFailedError:
+            self._refuse_proof(xid)
+        else:
+            self.push(jute.reply(xid, 0))
 
     def _connect(self, data: bytes, position: int, end: int) -> None:
         if end - position < _MIN_CONNECT_BYTES:
@@ -394,16 +423,16 @@ class _Connection(Peer, asyncio.Protocol):
             if session_id == 0
             else engine.sessions.authenticate(session_id, password)
         )
+        if session is None and session_id == 0:
+            raise JuteError("there are too many sessions")
         if session is None:
             refusal = jute.CONNECT_RESPONSE.pack(0, 0, 0) + jute.write_buffer(bytes(PASSWORD_BYTES))
-            engine.pipeline.push(self, jute.frame(refusal + (b"\0" if has_flag else b"")))
-            engine.pipeline.push(self, None)
-            self._closing = True
+            self._end_with(jute.frame(refusal + (b"\0" if has_flag else b"")))
             return
         self._attach(session, timeout_ms)
         answer = jute.CONNECT_RESPONSE.pack(0, session.timeout_ms, session.id)
         answer += jute.write_buffer(engine.sessions.password(session.id))
-        engine.pipeline.push(self, jute.frame(answer + (b"\0" if has_flag else b"")))
+        self.push(jute.frame(answer + (b"\0" if has_flag else b"")))
 
     def _attach(self, session: Session, timeout_ms: int) -> None:
         """The session moves here; the connection that had it before is closed."""
@@ -414,12 +443,4 @@ class _Connection(Peer, asyncio.Protocol):
         session.touch(self._clock.monotonic_ms())
         self.session = session
         self._connected = True
-
-    def _answer_word(self, word: bytes) -> bool:
-        text = words.answer(word, self._server.status()) if words.is_word(word) else None
-        if text is None:
-            return False
-        self._closing = True
-        self.engine.pipeline.push(self, text)
-        self.engine.pipeline.push(self, None)
-        return True
+        self.packet_limit = self._server.max_packet_bytes

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+import itertools
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 PASSWORD_BYTES = 16
 DEFAULT_TICK_MS = 2000
+# A session outlives its connection by its time-out: whoever opens one after the other has many.
+MAX_SESSIONS = 20_000
 
 
 class SessionOwner(Protocol):
@@ -26,6 +29,7 @@ class SessionLimits:
     tick_ms: int = DEFAULT_TICK_MS
     min_timeout_ms: int = 2 * DEFAULT_TICK_MS
     max_timeout_ms: int = 20 * DEFAULT_TICK_MS
+    max_sessions: int = MAX_SESSIONS
 
     @classmethod
     def of(
@@ -103,6 +107,12 @@ class Sessions:
 
     def remove(self, session_id: int) -> Session | None:
         return self._live.pop(session_id, None)
+
+    def unused(self, owners: Container[int]) -> list[Session]:
+        """Some that no connection has and that own nothing, a tenth of the most there may be;
+        those that came first."""
+        found = (s for s in self._live.values() if s.owner is None and s.id not in owners)
+        return list(itertools.islice(found, max(1, self.limits.max_sessions // 10)))
 
     def expired(self, now_ms: float) -> list[Session]:
         return [session for session in self._live.values() if session.deadline_ms <= now_ms]

@@ -31,7 +31,7 @@ from ottla.metadata.store import (
     Stat,
     UnimplementedError,
 )
-from ottla.zk.paths import SPECIAL_PATHS, parent_of, validate, validate_child
+from ottla.zk.paths import SPECIAL_PATHS, is_too_long, parent_of, validate, validate_child
 from ottla.zk.server import acl as acls
 from ottla.zk.server.acl import Identity
 from ottla.zk.server.records import encode_create
@@ -49,6 +49,9 @@ from ottla.zk.server.tree import (
     Undo,
     ttl_owner,
 )
+
+# What the ACLs of one multi may come to in the journal.
+MAX_GROWTH_BYTES = 4 << 20
 
 _CONTAINER = CreateMode.CONTAINER
 _MODES = frozenset(int(mode) for mode in CreateMode)
@@ -86,6 +89,8 @@ def prepare_create(
         # ZooKeeper counts in a signed 32-bit int, which wraps.
         path += format(_int32(parent.creations), "010d")
     validate_child(path, slash)
+    if is_too_long(path):
+        raise BadArgumentsError(path)
     if path in nodes:
         raise NodeExistsError(path)
     if parent.owner > 0:
@@ -158,6 +163,7 @@ class Multi:
     __slots__ = (
         "_before",
         "_extended_types",
+        "_growth",
         "_identities",
         "_session_id",
         "_tree",
@@ -183,6 +189,7 @@ class Multi:
         self._identities = identities
         self._before = tree.last_zxid
         self._undos: list[Undo] = []
+        self._growth = 0
         self.zxid = tree.last_zxid + 1
         self.time_ms = time_ms
         self.triggers: list[Trigger] = []
@@ -218,6 +225,7 @@ class Multi:
             self.log.append(encode_create(wire, txn.owner, txn.parent_creations))
         else:
             self.log.append(txn)
+            self._grow(txn)
         return txn.path
 
     def set_data(self, path: str, data: bytes | None, version: int) -> None:
@@ -255,6 +263,13 @@ class Multi:
         self._undos.clear()
         self.triggers.clear()
         self.log.clear()
+
+    def _grow(self, txn: CreateTxn) -> None:
+        """What the caller proved may stand in each node where the request says `auth`: a packet
+        bounds what it says, this what becomes of it."""
+        self._growth += sum(len(acl.id) for acl in txn.acl)
+        if self._growth > MAX_GROWTH_BYTES:
+            raise BadArgumentsError(txn.path)
 
     def _apply(self, txn: SetDataTxn | DeleteTxn) -> None:
         self._tree.apply(self.zxid, self.time_ms, txn, self.triggers, self._undos)

@@ -7,7 +7,7 @@ the journal over it still gives the right tree (ZooKeeper's "fuzzy" snapshots).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.errors import InvariantViolated
@@ -21,6 +21,9 @@ from ottla.zk.paths import parent_of
 CONTAINER_OWNER = -(1 << 63)
 _TTL_OWNER = -(1 << 56)
 MAX_TTL_MS = (1 << 40) - 1
+_MAX_INT = (1 << 31) - 1
+# Answers to getData that are kept encoded.
+MAX_KEPT_REPLY_BYTES = 1 << 14
 
 _READ_ONLY_ACL = (Acl(1, "world", "anyone"),)
 
@@ -75,8 +78,9 @@ class CloseSessionTxn(NamedTuple):
 
 Txn = CreateTxn | DeleteTxn | SetDataTxn | SetAclTxn | CreateSessionTxn | CloseSessionTxn
 
-# What happened where; the watches decide who hears of it.
-Trigger = tuple[EventType, str]
+# What happened where, and the ACL that says who may know: the node's own, of a change of children
+# the parent's (CVE-2024-23944). The watches decide who hears of it.
+Trigger = tuple[EventType, str, tuple[Acl, ...]]
 # How to take one change back again: a function and what to call it with.
 Undo = tuple[Callable[..., None], tuple[object, ...]]
 
@@ -113,38 +117,29 @@ class Node:
         # Children ever made. ZooKeeper numbers sequential nodes with this count and shows
         # cversion as creations plus deletions (DataNode.copyStat).
         self.creations = 0
-        # A dict and not a set: its order is the same in every run of the simulator.
-        self.children: dict[str, None] | None = None
+        # Each with its name as answers have it: a list of a million is then made in one go. A dict
+        # and not a set: its order is the same in every run of the simulator.
+        self.children: dict[str, bytes] | None = None
         self.data_reply: bytes | None = None
         self.children_reply: bytes | None = None
 
     def stat(self) -> Stat:
-        children = len(self.children) if self.children else 0
-        data = self.data
-        return Stat(
-            self.czxid,
-            self.mzxid,
-            self.ctime,
-            self.mtime,
-            self.version,
-            self.creations * 2 - children,
-            self.aversion,
-            max(self.owner, 0),
-            len(data) if data else 0,
-            children,
-            self.pzxid,
-        )
+        return Stat._make(jute.STAT.unpack(self.packed_stat()))
 
     def packed_stat(self) -> bytes:
         children = len(self.children) if self.children else 0
         data = self.data
+        cversion = self.creations * 2 - children
+        if cversion > _MAX_INT:
+            # An int in Java, which wraps.
+            cversion = (cversion + _MAX_INT + 1) % (2 * _MAX_INT + 2) - _MAX_INT - 1
         return jute.STAT.pack(
             self.czxid,
             self.mzxid,
             self.ctime,
             self.mtime,
             self.version,
-            self.creations * 2 - children,
+            cversion,
             self.aversion,
             max(self.owner, 0),
             len(data) if data else 0,
@@ -161,14 +156,25 @@ class Node:
                 body = jute.NULL + self.packed_stat()
             else:
                 body = jute.INT.pack(len(data)) + data + self.packed_stat()
+                if len(data) > MAX_KEPT_REPLY_BYTES:
+                    # Quick to make, and kept it would double what the node takes.
+                    return body
             self.data_reply = body
         return body
+
+    def data_parts(self) -> tuple[bytes, ...]:
+        """As `packed_data`, in pieces where it is large: nothing large is copied."""
+        data = self.data
+        if data is None or len(data) <= MAX_KEPT_REPLY_BYTES:
+            return (self.packed_data(),)
+        return jute.INT.pack(len(data)), data, self.packed_stat()
 
     def packed_children(self) -> bytes:
         """The body of a getChildren answer."""
         body = self.children_reply
         if body is None:
-            body = jute.write_strings(list(self.children or ()))
+            children = self.children or {}
+            body = jute.INT.pack(len(children)) + b"".join(children.values())
             self.children_reply = body
         return body
 
@@ -247,27 +253,27 @@ class Tree:
                 undos.append((self._undo_create, before))
             if parent.children is None:
                 parent.children = {}
-            parent.children[path[slash + 1 :]] = None
+            name = path[slash + 1 :]
+            parent.children[name] = jute.write_string(name)
             parent.data_reply = parent.children_reply = None
             if parent_creations > parent.creations:
                 parent.creations = parent_creations
                 parent.pzxid = zxid
         if owner:
             self._index_owner(path, owner)
-        triggers.append((_CREATED, path))
-        triggers.append((_CHILDREN_CHANGED, parent_path))
+        triggers.append((_CREATED, path, acl))
+        if parent is not None:
+            triggers.append((_CHILDREN_CHANGED, parent_path, parent.acl))
 
-    def idle(self, now_ms: int) -> Iterator[str]:
-        """What may go (ContainerManager): containers that had children and have none left, nodes
-        without children whose time to live has passed since their data was set."""
-        for path in self.containers:
-            node = self.nodes[path]
-            if node.creations > 0 and not node.children:
-                yield path
-        for path in self.ttls:
-            node = self.nodes[path]
-            if not node.children and now_ms - node.mtime > ttl_of(node.owner):
-                yield path
+    def is_idle(self, path: str, now_ms: int) -> bool:
+        """Whether a node may go (ContainerManager): a container that had children and has none,
+        one without children whose time to live has passed since its data was set."""
+        node = self.nodes.get(path)
+        if node is None or node.owner >= 0 or node.children:
+            return False
+        if node.owner == CONTAINER_OWNER:
+            return node.creations > 0
+        return now_ms - node.mtime > ttl_of(node.owner)
 
     def insert(self, path: str, node: Node) -> None:
         """Puts a node in place as it is (from a snapshot), linking it to its parent."""
@@ -302,7 +308,7 @@ class Tree:
         node.mzxid = zxid
         node.mtime = time_ms
         node.data_reply = None
-        triggers.append((EventType.DATA_CHANGED, txn.path))
+        triggers.append((EventType.DATA_CHANGED, txn.path, node.acl))
 
     def _delete(
         self,
@@ -326,13 +332,15 @@ class Tree:
             if zxid > parent.pzxid:
                 parent.pzxid = zxid
         if node is not None:
-            triggers.append((EventType.DELETED, path))
-            triggers.append((EventType.CHILDREN_CHANGED, parent_path))
+            triggers.append((EventType.DELETED, path, node.acl))
+            if parent is not None:
+                triggers.append((EventType.CHILDREN_CHANGED, parent_path, parent.acl))
 
     def _link(self, parent: Node, path: str) -> None:
         if parent.children is None:
             parent.children = {}
-        parent.children[path[path.rfind("/") + 1 :]] = None
+        name = path[path.rfind("/") + 1 :]
+        parent.children[name] = jute.write_string(name)
         parent.data_reply = parent.children_reply = None
 
     def _index_owner(self, path: str, owner: int) -> None:

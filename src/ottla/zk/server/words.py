@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from dataclasses import dataclass
+
+ALL_WORDS = frozenset(("conf", "cons", "envi", "isro", "mntr", "ruok", "srvr", "stat", "wchs"))
 
 VERSION = "3.8.4-ottla"
 # kazoo and ZooKeeper's own tools read the version out of this line.
@@ -26,31 +29,24 @@ class Status:
     zxid: int
     nodes: int
     watches: int
-    watched_paths: int
+    # Counted on demand: there may be a million.
+    watched_paths: Callable[[], int]
     ephemerals: int
     uptime_ms: int
 
 
-def answer(word: bytes, status: Status) -> bytes | None:
-    """The text for a known word, or None."""
-    maker = _WORDS.get(word)
-    return None if maker is None else maker(status).encode()
+def answer(word: bytes, status: Callable[[], Status], allowed: Container[str]) -> bytes:
+    """The text for a known word; its status is looked up only where it is told."""
+    name = word.decode()
+    if name not in allowed:
+        return f"{name} is not executed because it is not in the whitelist.\n".encode()
+    if word in _PLAIN_WORDS:
+        return _PLAIN_WORDS[word].encode()
+    return _WORDS[word](status()).encode()
 
 
 def is_word(word: bytes) -> bool:
-    return word in _WORDS
-
-
-def _ruok(_: Status) -> str:
-    return "imok"
-
-
-def _isro(_: Status) -> str:
-    return "rw"
-
-
-def _envi(_: Status) -> str:
-    return f"Environment:\nzookeeper.version={VERSION}, built on 01/01/2024 00:00 UTC\n"
+    return word in _WORDS or word in _PLAIN_WORDS
 
 
 def _server_lines(status: Status) -> str:
@@ -110,15 +106,17 @@ def _conf(status: Status) -> str:
 
 def _wchs(status: Status) -> str:
     return (
-        f"{len(status.connections)} connections watching {status.watched_paths} paths\n"
+        f"{len(status.connections)} connections watching {status.watched_paths()} paths\n"
         f"Total watches:{status.watches}\n"
     )
 
 
+_PLAIN_WORDS = {
+    b"ruok": "imok",
+    b"isro": "rw",
+    b"envi": f"Environment:\nzookeeper.version={VERSION}, built on 01/01/2024 00:00 UTC\n",
+}
 _WORDS = {
-    b"ruok": _ruok,
-    b"isro": _isro,
-    b"envi": _envi,
     b"srvr": _srvr,
     b"stat": _stat,
     b"mntr": _mntr,

@@ -3,17 +3,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from ottla.broker.fetching.sessions import FetchSession, FetchSessions, SessionEntry
+from ottla.broker.fetching.sessions import ENTRY_BYTES, FetchSession, FetchSessions, SessionEntry
 from ottla.broker.handlers import fetch
 from ottla.broker.quotas.clients import FetchAllowance
 from ottla.broker.replication.fetch_protocol import FetchPartition, FetchResult
 from ottla.broker.replication.partition import Partition
 from ottla.errors import ErrorCode
-from ottla.types import TopicPartition
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 from ottla.wire.records import MAGIC_AT
 from tests.support.broker.replica_cluster import TOPIC_ID, TP, Broker, client_batch, until
@@ -79,6 +81,14 @@ async def ask(
     decoded, _ = Request.decode(request.encode(version), version)
     response = await fetch.handle(broker.context(version), decoded)
     return m.FetchResponse.decode(response.encode(version), version)[0]
+
+
+def codes_in(response: m.FetchResponse) -> dict[int, int]:
+    return {
+        data.partition_index: data.error_code
+        for topic in response.responses
+        for data in topic.partitions
+    }
 
 
 def listed(response: m.FetchResponse) -> dict[int, int]:
@@ -181,8 +191,99 @@ async def test_topic_ids(broker: Broker) -> None:
     assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     # The name turns up later, with a log that has another id.
     broker.cache._names_by_id[unknown] = "t"
-    answer = await ask(broker, {}, version=13, session=(first.session_id, 1))
+    answer = await ask(broker, {0: 0}, version=13, topic_id=unknown)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+async def test_a_follower_may_be_ahead_of_what_its_leader_was_told(broker: Broker) -> None:
+    unknown = bytes(15) + b"\x05"
+    want = Request.FetchPartition(partition=0, partition_max_bytes=100)
+    topic = Request.FetchTopic(topic_id=unknown, partitions=[want])
+    state = Request.ReplicaState(replica_id=1)
+    request = Request(replica_state=state, session_epoch=0, topics=[topic], max_bytes=100)
+    first = await fetch.handle(broker.context(15), request)
+    assert first.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    broker.cache._names_by_id[unknown] = "t"
+    again = Request(
+        replica_state=state, session_id=first.session_id, session_epoch=1, max_bytes=100
+    )
+    answer = await fetch.handle(broker.context(15), again)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+@pytest.mark.parametrize("version", [7, 12, 13, 17])
+async def test_a_session_keeps_nothing_of_partitions_that_do_not_exist(
+    broker: Broker, version: int
+) -> None:
+    sessions = broker.services.fetches.sessions
+    first = await ask(broker, {0: 0, 999: 0}, version=version)
+    assert (first.error_code, first.session_id, len(sessions)) == (ErrorCode.NONE, 0, 0)
+    assert codes_in(first) == {0: ErrorCode.NONE, 999: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    # The client goes on with full fetches, until all of them are there.
+    begun = await ask(broker, {0: 0}, version=version)
+    assert begun.session_id and len(sessions) == 1
+    more = await ask(broker, {1: 0, 999: 0}, session=(begun.session_id, 1), version=version)
+    assert more.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0 and len(broker.partition.watchers) == 0
+
+
+async def test_nor_of_those_that_may_not_be_seen(broker: Broker) -> None:
+    """Else a session would tell which topics exist."""
+    looks: list[bool] = []
+
+    def authorize(*_: object, log_denied: bool, **__: object) -> bool:
+        looks.append(log_denied)
+        return False
+
+    context = broker.context(12)
+    refused = replace(context, authorizer=SimpleNamespace(authorize=authorize))  # type: ignore[arg-type]
+    for index in (0, 999):
+        looks.clear()
+        part = Request.FetchPartition(partition=index, partition_max_bytes=100)
+        topic = Request.FetchTopic(topic="t", partitions=[part])
+        answer = await fetch.handle(refused, Request(session_epoch=0, topics=[topic]))
+        assert codes_in(answer) == {index: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        assert answer.session_id == 0 and len(broker.services.fetches.sessions) == 0
+        assert sum(looks) == 1, "one line in the audit log"
+
+
+async def test_a_session_does_not_hold_records(broker: Broker) -> None:
+    await broker.produce(3)
+    first = await ask(broker, {0: 0})
+    assert listed(first)[0] > 0
+    session = broker.services.fetches.sessions.get(first.session_id)
+    assert session is not None
+    assert all(entry.last is None or not entry.last.records for entry in session.dirty)
+
+
+def test_all_sessions_together_have_a_bound() -> None:
+    def entries(count: int) -> list[SessionEntry]:
+        want = FetchPartition(0, 1)
+        return [SessionEntry(ZERO_TOPIC_ID, "t" * 100, number, want) for number in range(count)]
+
+    def create(count: int, *, privileged: bool = False) -> FetchSession | None:
+        named = entries(count)
+        weight = sum(entry.weight for entry in named)
+        session = sessions.create(
+            count, uses_ids=False, privileged=privileged, now_ms=0, weight=weight
+        )
+        if session is not None:
+            session.update(named)
+            assert session.weight == weight
+        return session
+
+    sessions = FetchSessions(1000, random.Random(1), most_bytes=100 * (ENTRY_BYTES + 100))
+    large, small = create(60), create(30)
+    assert large and small
+    assert create(11) is None
+    assert not sessions.has_room_for(11 * 900, privileged=False)
+    assert create(5)
+    assert create(80, privileged=True), "consumers make way"
+    assert sessions.get(large.id) is None, "the largest first"
+    assert create(21, privileged=True) is None
+    (follower,) = sessions._sessions.values()
+    follower.update([], [entry.identity for entry in entries(80)])
+    assert follower.weight == 0 and create(100)
 
 
 async def test_old_clients(broker: Broker) -> None:

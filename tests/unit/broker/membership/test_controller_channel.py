@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.membership.controller_channel import ControllerChannel
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.runtime import SystemNetwork
-from ottla.security.sasl import PlainCredentials
+from ottla.security.sasl.plain import PlainCredentials
 from ottla.wire import messages as m
 from tests.support.broker.cluster_messages import Update, update
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -16,10 +15,8 @@ from ottla.broker.metrics.counts import (
     error_codes,
     record_count,
 )
-from ottla.broker.metrics.http import MetricsServer
 from ottla.broker.replication.alter_isr import IsrAnswer, IsrChange
 from ottla.errors import ErrorCode
-from ottla.runtime import system_runtime
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire.records import Record, build_batch
@@ -127,46 +124,3 @@ def test_isr_changes_are_counted_by_what_came_of_them() -> None:
     assert (counter.shrinks, counter.expands) == (1, 1)
     counter.clear(TP)
     assert passed == []
-
-
-@pytest.mark.parametrize(
-    ("request_line", "status", "body"),
-    [
-        (b"GET /metrics HTTP/1.1", b"200 OK", b"numbers"),
-        (b"GET /metrics?x=1 HTTP/1.1", b"200 OK", b"numbers"),
-        (b"HEAD /metrics HTTP/1.1", b"200 OK", b""),
-        (b"POST /metrics HTTP/1.1", b"405 Method Not Allowed", b"only GET\n"),
-        (b"GET / HTTP/1.1", b"404 Not Found", b"try /metrics\n"),
-        (b"\xff\xfe", b"404 Not Found", b"try /metrics\n"),
-    ],
-)
-async def test_http(request_line: bytes, status: bytes, body: bytes) -> None:
-    server = MetricsServer(lambda: b"numbers")
-    await server.start(system_runtime().network, "127.0.0.1", 0)
-    try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(request_line + b"\r\nHost: here\r\n")
-        await writer.drain()
-        writer.write(b"\r\n")
-        head, _, rest = (await asyncio.wait_for(reader.read(), 5)).partition(b"\r\n\r\n")
-        writer.close()
-    finally:
-        await server.close()
-    assert head.startswith(b"HTTP/1.1 " + status) and rest == body
-
-
-async def test_http_that_fails_or_is_no_http(caplog: pytest.LogCaptureFixture) -> None:
-    def broken() -> bytes:
-        raise ValueError("no number")
-
-    server = MetricsServer(broken)
-    assert server.answer(b"GET /metrics HTTP/1.1").startswith(b"HTTP/1.1 500 ")
-    await server.start(system_runtime().network, "127.0.0.1", 0)
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    writer.write(b"x" * 20_000)
-    with pytest.raises(ConnectionError):
-        while await asyncio.wait_for(reader.read(100), 5):
-            pass
-        raise ConnectionError("closed in order")
-    writer.close()
-    await server.close()

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.network.connection import ClientConnection
-from ottla.broker.network.server import BrokerServer
+from ottla.broker.network.memory import SMALL_BYTES, ConnectionMemory
+from ottla.broker.network.server import UNFINISHED_FRAME_S, BrokerServer
 from ottla.types import Endpoint
 from ottla.wire import framing
 from ottla.wire import messages as m
@@ -43,6 +44,12 @@ class Transport(asyncio.Transport):
 
     def abort(self) -> None:
         self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
@@ -177,3 +184,106 @@ async def test_a_peer_that_takes_no_answers_is_not_served(
     cast("ClientConnection", peer.transport.protocol).resume_writing()
     await until(lambda: leader.log.end_offset == 7, 60)
     assert peer.transport.reading
+
+
+class SteppingClock:
+    """Every look at it takes a while, as requests do."""
+
+    def __init__(self, step_ms: float) -> None:
+        self.now, self.step_ms = 0.0, step_ms
+
+    def monotonic_ms(self) -> float:
+        self.now += self.step_ms
+        return self.now
+
+
+def versions_frame(number: int) -> bytes:
+    request = m.ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    return b"".join(framing.encode_request(request, 3, number, "client"))
+
+
+@pytest.mark.parametrize("lane", ["general", "direct"])
+async def test_connections_take_turns_by_time(
+    leader: Broker, server: BrokerServer, lane: str
+) -> None:
+    """A thousand requests of one connection; the others have theirs in between."""
+    server.now_ms = SteppingClock(2.0).monotonic_ms
+    rude, good = Peer(server), Peer(server)
+    if lane == "general":
+        frames = [versions_frame(number) for number in range(1000)]
+    else:
+        frames = [
+            framed(produce_frame(client_batch(), correlation_id=number)) for number in range(1000)
+        ]
+    rude.read(b"".join(frames))
+    after_first_turn = len(ids(rude.transport.written))
+    assert 0 < after_first_turn < 300
+    good.read(versions_frame(7))
+    assert ids(good.transport.written) == [7]
+    assert len(ids(rude.transport.written)) == after_first_turn
+    turns = 0
+    async with asyncio.timeout(60):
+        while len(ids(rude.transport.written)) < 1000:
+            await asyncio.sleep(0)
+            turns += 1
+    assert turns >= 4
+    assert ids(rude.transport.written) == list(range(1000))
+    assert rude.transport.reading
+
+
+async def test_reads_that_fill_the_buffer_end_with_the_turn(
+    leader: Broker, server: BrokerServer
+) -> None:
+    """libuv reads up to 32 times in a row from a peer that is fast enough."""
+    server.now_ms = SteppingClock(2.0).monotonic_ms
+    peer = Peer(server)
+    frame = framed(produce_frame(client_batch(1, value=bytes(4_000_000))))
+    size = len(server.read_buffer)
+    reads = 0
+    while peer.transport.reading:
+        peer.read(frame[reads * size : (reads + 1) * size])
+        reads += 1
+        assert reads < 10
+    await asyncio.sleep(0)
+    assert peer.transport.reading
+    for start in range(reads * size, len(frame), size):
+        peer.read(frame[start : start + size])
+    await until(lambda: ids(peer.transport.written) == [7], 60)
+
+
+async def test_unfinished_frames_wait_where_memory_is_full(
+    leader: Broker, server: BrokerServer
+) -> None:
+    server.memory = ConnectionMemory(4_000_000)
+    frame = framed(produce_frame(client_batch(1, value=bytes(900_000))))
+    peers = [Peer(server) for _ in range(10)]
+    sent = dict.fromkeys(peers, 0)
+
+    def send_once() -> None:
+        for peer, start in sent.items():
+            if peer.transport.reading and start < len(frame):
+                size = len(peer.connection.get_buffer(-1))
+                peer.read(frame[start : start + size])
+                sent[peer] = min(start + size, len(frame))
+
+    most = 0
+    async with asyncio.timeout(60):
+        while not all(ids(peer.transport.written) == [7] for peer in peers):
+            send_once()
+            most = max(most, server.memory.used)
+            await asyncio.sleep(0)
+    assert 2_000_000 < most < 4_000_000 + len(peers) * SMALL_BYTES + len(frame)
+    assert server.memory.used == 0
+    assert leader.log.end_offset == 10
+
+
+async def test_a_half_sent_frame_that_stalls_is_swept_out(
+    leader: Broker, server: BrokerServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    stalled, idle = Peer(server), Peer(server)
+    stalled.read(b"\x00\x00\x10\x00half")
+    stalled.connection.last_active -= UNFINISHED_FRAME_S + 1
+    idle.connection.last_active -= UNFINISHED_FRAME_S + 1
+    server._sweep()
+    assert stalled.transport.closed and not idle.transport.closed
+    assert "closed 1 connections on listener PLAINTEXT: half of a request" in caplog.text

@@ -15,8 +15,10 @@ import pytest
 
 from ottla.bounds.turns import Turns
 from ottla.broker import handlers
+from ottla.broker.context.listener_roles import ListenerRoles
 from ottla.broker.context.request import CloseConnection
-from ottla.broker.network.connection import READ_AHEAD_BYTES, ClientConnection
+from ottla.broker.network.connection import ClientConnection
+from ottla.broker.network.intake import READ_AHEAD_BYTES
 from ottla.broker.network.limits import ConnectionQuotas
 from ottla.broker.network.server import BrokerServer
 from ottla.broker.quotas.connection_rates import ConnectionRates
@@ -47,6 +49,7 @@ def _services() -> Any:
     """None but those that a connection itself looks at; the handlers here need no others."""
     return SimpleNamespace(
         authorizer=None,
+        listener_roles=ListenerRoles(),
         request_metrics=None,
         client_quotas=None,
         turns=Turns(),
@@ -290,23 +293,36 @@ async def test_produce_without_acks_gets_no_bytes(start: StartServer, route: Any
     reason="CVE-2024-12254 in this Python's own event loop; brokers run on uvloop",
 )
 async def test_peer_that_does_not_read_is_not_served_further(
-    start: StartServer, route: Any
+    start: StartServer, route: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = 0
+    blocked = asyncio.Event()
 
     async def big_metadata(ctx: Any, request: Any) -> Any:
         nonlocal served
         served += 1
         return m.MetadataResponse(cluster_id="x" * 30_000)
 
+    def note_blocked(connection: ClientConnection) -> None:
+        pause_writing(connection)
+        blocked.set()
+
+    pause_writing = ClientConnection.pause_writing
+    monkeypatch.setattr(ClientConnection, "pause_writing", note_blocked)
+
     route("Metadata", big_metadata)
     server = await start()
     _reader, writer = await asyncio.open_connection(HOST, server.port, limit=1024)
     request = b"".join(framing.encode_request(m.MetadataRequest(topics=[]), 9, 1, "t"))
     writer.write(request * 20_000)  # 600 MB of answers
-    await asyncio.sleep(0.3)
+    async with asyncio.timeout(60):
+        await blocked.wait()
+    before = served
+    good = await _open(server)
+    assert (await good.send(m.ApiVersionsRequest(), 0, timeout_ms=60_000)).error_code == 0
+    assert served == before, "nothing more until it reads"
     # Bounded by the kernel's buffers and one high-water mark, far below what was asked for.
-    assert 0 < served < 2_000
+    assert served < 2_000
     assert len(request) * 20_000 > READ_AHEAD_BYTES
     writer.transport.abort()
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.quotas.entities import Entity, parse_entity, resolve, sanitize
+from ottla.broker.quotas.entities import Entity, parse_entity, resolve
+from ottla.metadata.entity_configs import sanitize
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from ottla.broker.replication.order_epochs import OrderEpochs
+import pytest
+
+from ottla.broker.replication.order_epochs import OrderEpochs, stored_controller_epoch
 from ottla.errors import ErrorCode
+from ottla.metadata.store import ConnectionLossError
+from ottla.metadata.znodes import ControllerEpochZnode
+from ottla.zk.embedded import EmbeddedStore
 
 
 def test_the_highest_controller_epoch_counts_and_the_newest_registration() -> None:
@@ -15,3 +20,66 @@ def test_the_highest_controller_epoch_counts_and_the_newest_registration() -> No
     assert epochs.refusal(50, 4) is epochs.refusal(51, 4) is ErrorCode.NONE
     assert epochs.refusal(-1, 3) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert epochs.controller_epoch == 4
+
+
+class LaggingStore:
+    """Shows what other servers know only when it is asked to sync."""
+
+    def __init__(self, shown: int, known: int) -> None:
+        self.shown, self.known = shown, known
+        self.questions: list[bool] = []
+
+    async def ask(self, everywhere: bool) -> int:
+        self.questions.append(everywhere)
+        return self.known if everywhere else self.shown
+
+
+async def test_an_epoch_counts_once_the_store_knows_of_it() -> None:
+    store = LaggingStore(shown=4, known=5)
+    epochs = OrderEpochs(ask_store=store.ask)
+    assert await epochs.check(-1, 4) is ErrorCode.NONE
+    assert await epochs.check(-1, 4) is ErrorCode.NONE
+    assert store.questions == [False]
+    # A controller that this server has not heard of yet.
+    assert await epochs.check(-1, 5) is ErrorCode.NONE
+    assert store.questions == [False, False, True]
+    for _ in range(2):
+        nobody = await epochs.check(-1, 2**31 - 1)
+        assert nobody is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert epochs.controller_epoch == 5
+    assert await epochs.check(-1, 5) is ErrorCode.NONE
+    assert await epochs.check(-1, 4) is ErrorCode.STALE_CONTROLLER_EPOCH
+    store.known = 6
+    assert await epochs.check(-1, 6) is ErrorCode.NONE
+
+
+async def test_a_newer_controller_speaks_up_while_the_store_is_asked() -> None:
+    epochs = OrderEpochs(controller_epoch=1)
+
+    async def ask(_everywhere: bool) -> int:
+        epochs.controller_epoch = 3
+        return 3
+
+    asking = OrderEpochs(controller_epoch=1, ask_store=ask)
+    epochs = asking
+    assert await asking.check(-1, 2) is ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+async def test_nobody_is_believed_while_the_store_is_away() -> None:
+    async def ask(_everywhere: bool) -> int:
+        raise ConnectionLossError
+
+    epochs = OrderEpochs(controller_epoch=3, ask_store=ask)
+    assert await epochs.check(-1, 3) is ErrorCode.NONE
+    with pytest.raises(ConnectionLossError):
+        await epochs.check(-1, 4)
+    assert epochs.controller_epoch == 3
+
+
+async def test_the_epoch_in_the_store(store: EmbeddedStore) -> None:
+    ask = stored_controller_epoch(store)
+    assert await ask(False) == 0
+    await store.create(ControllerEpochZnode.path(), ControllerEpochZnode.encode(7))
+    assert await ask(False) == await ask(True) == 7
+    await store.set(ControllerEpochZnode.path(), b"garbage")
+    assert await ask(True) == 2**31 - 1

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.requests.authentication import Authentication
-from ottla.security.sasl import SaslSettings
+from ottla.runtime import SystemClock
+from ottla.security.sasl.mechanisms import SaslSettings, SaslUsers
+from ottla.security.scram_users import ScramUserCache
 from ottla.wire import framing
 from ottla.wire import messages as m
 from ottla.wire.codec import Message
@@ -40,17 +42,20 @@ OTHERS = [
 
 def _drive(frames: Iterable[bytes]) -> Authentication:
     """Feeds frames until the connection would be closed or is through."""
-    authentication = Authentication(SaslSettings(("PLAIN",), USERS))
+    authentication = Authentication(
+        SaslSettings(("PLAIN",), USERS), SaslUsers(ScramUserCache(), lambda: "nonce"), SystemClock()
+    )
     for frame in frames:
         step = authentication.take(memoryview(bytearray(frame)))
-        if step.refusal is not None or authentication.principal is not None:
+        if step.refusal is not None or authentication.authenticated is not None:
             break
         assert step.chunks, "neither an answer nor a refusal"
     return authentication
 
 
 def test_the_way_in() -> None:
-    assert _drive(GOOD).principal == "User:alice"
+    through = _drive(GOOD).authenticated
+    assert through is not None and through.identity.principal == "User:alice"
 
 
 _FRAMES = st.one_of(
@@ -65,8 +70,8 @@ _FRAMES = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_FRAMES, max_size=6))
 def test_any_order_and_any_bytes(frames: list[bytes]) -> None:
-    principal = _drive(frames).principal
-    if principal is not None:
+    through = _drive(frames).authenticated
+    if through is not None:
         # Nobody gets in without showing the password.
-        assert principal == "User:alice"
+        assert through.identity.principal == "User:alice"
         assert any(b"\0alice\0secret" in frame for frame in frames)

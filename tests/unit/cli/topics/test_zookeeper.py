@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -26,7 +27,9 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """Brokers 0 to 2; each command has a session of its own."""
     engine = Engine(system_runtime())
 
-    async def connect(_: Runtime, connect_string: str) -> ZooKeeperAdmin:
+    async def connect(
+        _: Runtime, connect_string: str, credentials: Path | None = None
+    ) -> ZooKeeperAdmin:
         assert connect_string == "h:2181/chroot"
         return ZooKeeperAdmin(EmbeddedStore(engine), Random(1))
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.append.checks import Origin, RecordsRejected
+from ottla.storage.append.checks import Origin
+from ottla.storage.append.record_rules import RecordsRejected
 from ottla.wire import records
 from ottla.wire.checksum import crc32c
 from tests.support.storage.log_helpers import (

@@ -11,7 +11,7 @@ from zlib import crc32
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.append.checks import RecordsRejected
+from ottla.storage.append.record_rules import RecordsRejected
 from ottla.storage.log.log import Log
 from ottla.wire import message_sets, records
 from ottla.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD

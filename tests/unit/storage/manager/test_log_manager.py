@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -9,11 +10,7 @@ from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.runtime import DirInUse, File, SystemDisk
 from ottla.storage import checkpoints
 from ottla.storage.log.small_logs import SMALL_LOG_BYTES
-from ottla.storage.manager.data_dir import (
-    StrangeFolder,
-    deletion_name,
-    is_deletion_name,
-)
+from ottla.storage.manager.folder_names import deletion_name, is_deletion_name
 from ottla.storage.manager.log_manager import LogManager
 from ottla.types import TopicPartition
 from tests.support.storage.log_helpers import ManualClock, all_offsets, batch
@@ -193,10 +190,67 @@ async def test_two_logs_that_each_may_be_needed_stop_the_start(tmp_path: Path) -
     assert len(matching(tmp_path, "*/a-0")) == 2
 
 
-async def test_a_strange_folder_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "not a partition").mkdir()
-    with pytest.raises(StrangeFolder, match="not a partition"):
-        await manager(tmp_path).start()
+async def test_strange_folders_are_told_and_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What `a/b`, a line feed in a name and a person's backup leave behind."""
+    strange = ("not a partition", "a", "x\ny-0", "t-03", f"{'n' * 250}-0")
+    for name in strange:
+        (tmp_path / name).mkdir()
+    (tmp_path / "a" / "b-0").mkdir()
+    for _ in range(2):
+        logs = manager(tmp_path)
+        await logs.start()
+        logs.get_or_create(A)
+        assert [log.tp for log in logs.logs()] == [A]
+        await logs.shutdown()
+    told = [record.getMessage() for record in caplog.records]
+    for name in strange:
+        assert sum(f"'{name}' is not in the form of topic-partition" in line for line in told) == 2
+        assert (tmp_path / name).is_dir()
+
+
+class ShortNames(SystemDisk):
+    """A file system for names of at most 60 characters (eCryptfs takes 143)."""
+
+    def make_dirs(self, path: Path) -> None:
+        if len(path.name) > 60:
+            raise OSError(errno.ENAMETOOLONG, "File name too long", str(path))
+        super().make_dirs(path)
+
+
+async def test_a_name_fails_no_folder(tmp_path: Path) -> None:
+    folders = tmp_path / "one", tmp_path / "two"
+    logs = manager(*folders, disk=ShortNames())
+    await logs.start()
+    long = TopicPartition("l" * 80, 0)
+    impossible = [
+        *(TopicPartition(name, 0) for name in ("../../x", "a/b", "x\ny", "n" * 300, "", "..")),
+        TopicPartition("t", -1),
+        TopicPartition("t", 2**31),
+        TopicPartition("n" * 249, 100_000),
+        long,
+    ]
+    for tp in impossible:
+        with pytest.raises(KafkaError) as raised:
+            logs.get_or_create(tp)
+        expected = (
+            ErrorCode.INVALID_REQUEST if tp.topic == "t" else (ErrorCode.INVALID_TOPIC_EXCEPTION)
+        )
+        assert raised.value.code is expected, tp
+    await logs.create_ahead(
+        {tp: TOPIC_ID for tp in impossible if tp != long}
+        | {TopicPartition("many", number): TOPIC_ID for number in range(100)}
+    )
+    assert len(list(logs.logs())) == 100
+    # The name of a copy is 40 characters longer.
+    middle = TopicPartition("m" * 50, 0)
+    log = logs.get_or_create(middle)
+    with pytest.raises(KafkaError):
+        logs.create_future(middle, next(path for path in folders if path != log.data_dir))
+    assert logs.dirs.online() == list(folders)
+    await logs.shutdown()
+    assert sorted(matching(tmp_path, "*")) == sorted(folders)
 
 
 class FailingDisk(SystemDisk):

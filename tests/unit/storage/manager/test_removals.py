@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.runtime import SystemDisk
-from ottla.storage.manager.data_dir import is_deletion_name
 from ottla.storage.manager.data_dirs import DataDirs
+from ottla.storage.manager.folder_names import is_deletion_name
 from ottla.storage.manager.log_table import LogTable
 from ottla.storage.manager.removals import Removals
 from ottla.types import TopicPartition

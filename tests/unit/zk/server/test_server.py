@@ -11,9 +11,12 @@ from ottla.metadata.store import OPEN_ACL, CreateMode
 from ottla.runtime import DirInUse, system_runtime
 from ottla.zk import jute
 from ottla.zk.client import replies
+from ottla.zk.server.options import StoreOptions
+from ottla.zk.server.packets import MAX_UNSERVED_BYTES
 from ottla.zk.server.records import DamagedFile
-from ottla.zk.server.server import MAX_UNSERVED_BYTES, ZooKeeperServer, _Connection
+from ottla.zk.server.server import ZooKeeperServer, _Connection
 from ottla.zk.server.sessions import SessionLimits
+from ottla.zk.server.words import ALL_WORDS
 from tests.support.zk.polling import until
 
 AUTH_FAILED, MARSHALLING, UNIMPLEMENTED, NO_WATCHER = -115, -5, -6, -121
@@ -338,8 +341,23 @@ async def ask(port: int, word: bytes) -> str:
         return (await client.reader.read()).decode()
 
 
-async def test_four_letter_words(server, raw):
-    await raw.connect()
+async def test_four_letter_words_that_tell_of_others_are_for_those_who_allow_them(server):
+    for word in ("stat", "conf", "cons", "wchs"):
+        refusal = f"{word} is not executed because it is not in the whitelist.\n"
+        assert await ask(server.port, word.encode()) == refusal
+
+
+async def test_four_letter_words():
+    options = StoreOptions(words=ALL_WORDS)
+    server = ZooKeeperServer(system_runtime(), None, options=options)
+    await server.start()
+    async with Raw(server.port) as client:
+        await client.connect()
+        await _ask_all_words(server)
+    await server.stop()
+
+
+async def _ask_all_words(server):
     assert await ask(server.port, b"ruok") == "imok"
     assert await ask(server.port, b"isro") == "rw"
     assert "Mode: standalone\nNode count: 4\n" in await ask(server.port, b"srvr")
@@ -367,7 +385,9 @@ async def test_connections_are_limited_and_idle_ones_given_up(tmp_path, monkeypa
     await server.stop()
 
 
-async def test_many_idle_connections(server):
+async def test_many_idle_connections():
+    server = ZooKeeperServer(system_runtime(), None, max_client_connections=0)
+    await server.start()
     clients = [Raw(server.port) for _ in range(300)]
     for client in clients:
         await client.__aenter__()
@@ -377,6 +397,7 @@ async def test_many_idle_connections(server):
     for client in clients:
         client.writer.close()
     await until(lambda: not server.connections)
+    await server.stop()
 
 
 async def test_empty_containers_go(server, raw):
@@ -384,11 +405,11 @@ async def test_empty_containers_go(server, raw):
     for xid, (name, mode) in enumerate((("/box", 4), ("/box/in", 0), ("/fresh", 4)), start=1):
         raw.request(xid, jute.OP_CREATE_CONTAINER, create(name, mode))
         assert (await raw.answer())[1] == 0
-    server.engine.remove_idle()
+    await server.engine.remove_idle()
     assert "/box" in server.engine.tree.nodes
     raw.request(5, jute.OP_DELETE, path("/box/in") + jute.INT.pack(-1))
     await raw.answer()
-    server.engine.remove_idle()
+    await server.engine.remove_idle()
     assert "/box" not in server.engine.tree.nodes
     assert "/fresh" in server.engine.tree.nodes
 
@@ -435,6 +456,9 @@ class Transport:
 
     def get_extra_info(self, name: str) -> tuple[str, int]:
         return "127.0.0.1", 1
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def is_closing(self) -> bool:
         return self.closing

@@ -25,6 +25,12 @@ from ottla.zk.server.tree import (
 )
 from ottla.zk.server.watches import ANY, CHILDREN, DATA, Watches
 
+SECRET = (Acl(31, "digest", "somebody:else"),)
+
+
+def fire(watches: Watches, events: list) -> None:
+    watches.fire([(*event, OPEN_ACL)[:3] for event in events])
+
 
 class Ear:
     def __init__(self) -> None:
@@ -32,6 +38,9 @@ class Ear:
 
     def notify(self, kind: EventType, path: str) -> None:
         self.heard.append((kind, path))
+
+    def may_read(self, acl) -> bool:
+        return acl != SECRET
 
 
 def apply(tree: Tree, *txns) -> list:
@@ -64,10 +73,10 @@ def test_closing_a_session_deletes_its_nodes_in_one_transaction():
     apply(tree, CreateSessionTxn(7, 1000), created("/a", 1, 7), created("/b", 2, 7))
     triggers = apply(tree, CloseSessionTxn(7, ("/a", "/b")))
     assert triggers == [
-        (EventType.DELETED, "/a"),
-        (EventType.CHILDREN_CHANGED, "/"),
-        (EventType.DELETED, "/b"),
-        (EventType.CHILDREN_CHANGED, "/"),
+        (EventType.DELETED, "/a", OPEN_ACL),
+        (EventType.CHILDREN_CHANGED, "/", OPEN_ACL),
+        (EventType.DELETED, "/b", OPEN_ACL),
+        (EventType.CHILDREN_CHANGED, "/", OPEN_ACL),
     ]
     assert tree.ephemerals == {}
     assert tree.sessions == {}
@@ -118,13 +127,13 @@ def test_an_unknown_create_mode_is_refused():
 def test_data_and_child_watches_are_separate():
     watches, ear = Watches(), Ear()
     watches.add_data("/a", ear)
-    watches.fire([(EventType.CHILDREN_CHANGED, "/a")])
+    fire(watches, [(EventType.CHILDREN_CHANGED, "/a")])
     assert ear.heard == []
     watches.add_children("/a", ear)
-    watches.fire([(EventType.DATA_CHANGED, "/a")])
-    watches.fire([(EventType.DATA_CHANGED, "/a")])
+    fire(watches, [(EventType.DATA_CHANGED, "/a")])
+    fire(watches, [(EventType.DATA_CHANGED, "/a")])
     assert ear.heard == [(EventType.DATA_CHANGED, "/a")]
-    watches.fire([(EventType.CHILDREN_CHANGED, "/a")])
+    fire(watches, [(EventType.CHILDREN_CHANGED, "/a")])
     assert len(ear.heard) == 2
     assert len(watches) == 0
 
@@ -133,7 +142,7 @@ def test_a_deletion_spends_both_and_is_told_once():
     watches, ear = Watches(), Ear()
     watches.add_data("/a", ear)
     watches.add_children("/a", ear)
-    watches.fire([(EventType.DELETED, "/a"), (EventType.CHILDREN_CHANGED, "/")])
+    fire(watches, [(EventType.DELETED, "/a"), (EventType.CHILDREN_CHANGED, "/")])
     assert ear.heard == [(EventType.DELETED, "/a")]
     assert len(watches) == 0
 
@@ -148,15 +157,16 @@ def test_a_persistent_watch_stays():
         (EventType.CHILDREN_CHANGED, "/a"),
         (EventType.DELETED, "/a"),
     ]
-    watches.fire(triggers)
-    watches.fire([(EventType.CREATED, "/a"), (EventType.CREATED, "/a/b")])
+    fire(watches, triggers)
+    fire(watches, [(EventType.CREATED, "/a"), (EventType.CREATED, "/a/b")])
     assert ear.heard == [*triggers, (EventType.CREATED, "/a")]
 
 
 def test_a_recursive_watch_hears_everything_below_but_child_changes():
     watches, ear = Watches(), Ear()
     watches.add_persistent("/a", ear, recursive=True)
-    watches.fire(
+    fire(
+        watches,
         [
             (EventType.CREATED, "/a/b/c"),
             (EventType.CHILDREN_CHANGED, "/a/b"),
@@ -164,7 +174,7 @@ def test_a_recursive_watch_hears_everything_below_but_child_changes():
             (EventType.CHILDREN_CHANGED, "/a"),
             (EventType.DELETED, "/a/b/c"),
             (EventType.CREATED, "/ab"),
-        ]
+        ],
     )
     assert ear.heard == [
         (EventType.CREATED, "/a/b/c"),
@@ -176,7 +186,7 @@ def test_a_recursive_watch_hears_everything_below_but_child_changes():
 def test_a_recursive_watch_of_the_root():
     watches, ear = Watches(), Ear()
     watches.add_persistent("/", ear, recursive=True)
-    watches.fire([(EventType.CREATED, "/x/y"), (EventType.CREATED, "/x")])
+    fire(watches, [(EventType.CREATED, "/x/y"), (EventType.CREATED, "/x")])
     assert len(ear.heard) == 2
 
 
@@ -200,12 +210,12 @@ def test_a_gone_watcher_leaves_nothing_behind():
     watches.add_persistent("/p", ear, recursive=True)
     watches.add_data("/1", other)
     watches.remove_watcher(ear)
-    watches.fire([(EventType.DATA_CHANGED, "/1"), (EventType.CREATED, "/p/x")])
+    fire(watches, [(EventType.DATA_CHANGED, "/1"), (EventType.CREATED, "/p/x")])
     assert ear.heard == []
     assert other.heard == [(EventType.DATA_CHANGED, "/1")]
     assert len(watches) == 0
     assert watches._paths == {}
-    assert watches._recursive == 0
+    assert watches._recursive == {}
 
 
 # --- acls ---

@@ -1,0 +1,34 @@
+"""RenewDelegationToken (39), versions 0 to 2 (KIP-48).
+
+Behaviour: a token lives on, for the period or delegation.token.expiry.time.ms where it is
+negative, never beyond its longest life; the answer is the time of its end.
+DELEGATION_TOKEN_NOT_FOUND for a secret that no token has, DELEGATION_TOKEN_OWNER_MISMATCH for
+whoever neither owns nor may renew it, DELEGATION_TOKEN_EXPIRED for one that is over.
+Versions: 2 is flexible.
+Rights: none.
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.context.token_requests import NO_TIME, require_known_user, tokens_of
+from ottla.errors import KafkaError
+from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from ottla.broker.context.request import RequestContext
+
+
+async def handle(
+    ctx: RequestContext, request: m.RenewDelegationTokenRequest
+) -> m.RenewDelegationTokenResponse:
+    try:
+        require_known_user(ctx)
+        expiry_ms = await tokens_of(ctx).renew(
+            ctx.principal, bytes(request.hmac), request.renew_period_ms
+        )
+    except KafkaError as error:
+        return m.RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIME)
+    return m.RenewDelegationTokenResponse(expiry_timestamp_ms=expiry_ms)
