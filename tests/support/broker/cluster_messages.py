@@ -82,6 +82,7 @@ def context(
         "broker_id": 1,
         "turns": Turns(),
         "orders": SimpleNamespace(epochs=OrderEpochs(), log=OrderLog(1)),
+        "tls": None,
     }
     known.update(services)
     header = RequestHeader(0, version, 1, "test")

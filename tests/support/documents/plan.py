@@ -155,9 +155,6 @@ PLANS: Mapping[str, PagePlan] = {
             " --resource-pattern-type prefixed": (
                 _ELSEWHERE + "tests/peers/test_security_kafka_acls.py"
             ),
-            "ottla delegation-tokens --bootstrap-server 10.0.0.1:9092 --command-config"
-            " alice.properties --create --max-life-time-period -1 --renewer-principal"
-            " User:scheduler": _ELSEWHERE + "tests/integration/test_security_tokens.py",
         },
         stays={
             "ottla zookeeper --super-digest-file super.digest": "ls ottla-data/store/*",
