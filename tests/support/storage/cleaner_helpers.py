@@ -50,7 +50,7 @@ class Rig:
         )
 
     async def flush(self, log: Log) -> None:
-        log.write_epochs()
+        log.side_files.write_epochs(log.epochs)
 
     def append(self, pairs: Iterable[Pair], *, compression: int = 0, **options: object) -> None:
         items = [records.Record(key, value, self.clock.ms) for key, value in pairs]

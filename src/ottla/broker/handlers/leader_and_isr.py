@@ -14,7 +14,7 @@ Left out: the type field (full or incremental): partitions that a full request d
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import order_checks
@@ -37,7 +37,7 @@ _ANSWERS_BY_ID = 5
 
 async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
     services, controller = ctx.services, ctx.services.orders
-    orders = read_orders(request)
+    orders = [order async for order in ctx.turns.each(read_orders(request))]
     if not ctx.is_from_controller or not allowed_on_cluster(ctx, Operation.CLUSTER_ACTION):
         return _refuse(request, ctx.version, orders, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     sender = Sender(request.controller_id, request.controller_epoch, ctx.header.correlation_id)
@@ -55,37 +55,47 @@ async def _obey(
 ) -> m.LeaderAndIsrResponse:
     services, controller = ctx.services, ctx.services.orders
     error = await order_checks.refusal(ctx, request)
-    possible = [order for order in orders if controller.impossible(order.tp) is None]
-    unknown = set[TopicPartition]()
+    refused: Errors = {}
     if error is ErrorCode.NONE:
-        unknown = await order_checks.from_nowhere(ctx, possible)
-        await _load_topic_configs(services, possible)
+        refused, orders = await _possible(ctx, orders)
+        controller.log.impossible(sender, refused)
+        # Ahead of the store, so ahead of the controller that writes there.
+        for tp in await order_checks.from_nowhere(ctx, orders):
+            refused[tp] = ErrorCode.UNKNOWN_LEADER_EPOCH
+        orders = [order for order in orders if order.tp not in refused]
+        await _load_topic_configs(services, orders)
         await _settle_other_lives(services, request)
-        await controller.make_logs_ahead(order for order in possible if order.tp not in unknown)
+        await controller.make_logs_ahead(orders)
         # A newer controller may have spoken up meanwhile, or this broker registered again.
         error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
     if error is ErrorCode.STALE_CONTROLLER_EPOCH:
         controller.log.old_controller("LeaderAndIsr", sender, controller.epochs.controller_epoch)
     if error is not ErrorCode.NONE:
-        return _refuse(request, ctx.version, orders, error)
-    done = controller.carry_out((o for o in orders if o.tp not in unknown), sender)
-    # Ahead of the store, so ahead of the controller that writes there.
-    return make_response(
-        request, ctx.version, done | dict.fromkeys(unknown, ErrorCode.UNKNOWN_LEADER_EPOCH)
-    )
+        return _refuse(request, ctx.version, read_orders(request), error)
+    return make_response(request, ctx.version, controller.carry_out(orders, sender) | refused)
 
 
-def read_orders(request: m.LeaderAndIsrRequest) -> list[Order]:
-    orders = [
-        Order(TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state)
-        for topic in request.topic_states
-        for state in topic.partition_states
-    ]
-    orders += [
-        Order(TopicPartition(state.topic_name, state.partition_index), ZERO_TOPIC_ID, state)
-        for state in request.ungrouped_partition_states
-    ]
-    return orders
+async def _possible(ctx: RequestContext, orders: Sequence[Order]) -> tuple[Errors, list[Order]]:
+    """Partitions that there cannot be, and the orders for the others."""
+    refused: Errors = {}
+    possible = []
+    async for order in ctx.turns.each(orders):
+        error = ctx.services.orders.impossible(order.tp)
+        if error is None:
+            possible.append(order)
+        else:
+            refused[order.tp] = error.code
+    return refused, possible
+
+
+def read_orders(request: m.LeaderAndIsrRequest) -> Iterator[Order]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            tp = TopicPartition(topic.topic_name, state.partition_index)
+            yield Order(tp, topic.topic_id, state)
+    for each in request.ungrouped_partition_states:
+        tp = TopicPartition(each.topic_name, each.partition_index)
+        yield Order(tp, ZERO_TOPIC_ID, each)
 
 
 async def _load_topic_configs(services: BrokerServices, orders: Sequence[Order]) -> None:
@@ -160,7 +170,7 @@ def make_response(
 
 
 def _refuse(
-    request: m.LeaderAndIsrRequest, version: int, orders: Sequence[Order], error: ErrorCode
+    request: m.LeaderAndIsrRequest, version: int, orders: Iterable[Order], error: ErrorCode
 ) -> m.LeaderAndIsrResponse:
     """The same error for the request and every partition in it."""
     return make_response(request, version, {order.tp: error for order in orders}, error)

@@ -111,7 +111,7 @@ class ControllerOrders:
         tp, state = order.tp, order.state
         impossible = self.impossible(tp)
         if impossible is not None:
-            self.log.impossible(sender, tp, impossible)
+            self.log.impossible(sender, {tp: impossible.code})
             return impossible.code
         if self._partitions.is_offline(tp):
             self.log.offline("LeaderAndIsr request", sender, tp)
@@ -143,7 +143,7 @@ class ControllerOrders:
             if isinstance(error, KafkaError) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 # The file system does not take its name; there is no disk to blame.
                 self._replicas.stop_hosting(order.tp)
-                self.log.impossible(sender, order.tp, error)
+                self.log.impossible(sender, {order.tp: error.code})
                 errors[order.tp] = error.code
                 return None
             role = "leader" if order.state.leader == self._broker_id else "follower"

@@ -5,7 +5,8 @@ before and after, are left out: the controller's own log has them."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.state_changes import TRACE, StateChangeLines
@@ -13,11 +14,15 @@ from ottla.types import TopicPartition, format_topic_id
 
 if TYPE_CHECKING:
     from ottla.broker.replication.partition import Partition
+    from ottla.errors import ErrorCode
     from ottla.storage.log.log import Log
     from ottla.types import TopicId
     from ottla.wire import messages as m
 
     PartitionState = m.LeaderAndIsrRequest.LeaderAndIsrPartitionState
+
+
+_SHOWN_PARTITIONS = 10
 
 
 class Sender(NamedTuple):
@@ -122,11 +127,17 @@ class OrderLog:
             f" assigned replica list {','.join(map(str, replicas))}",
         )
 
-    def impossible(self, sender: Sender, tp: TopicPartition, error: Exception) -> None:
-        self.add(
-            logging.ERROR,
-            f"Ignoring LeaderAndIsr request from {sender} for partition {tp}: {error}",
-        )
+    def impossible(self, sender: Sender, refused: Mapping[TopicPartition, ErrorCode]) -> None:
+        """One line, however many there are."""
+        if refused:
+            shown = ", ".join(
+                f"{tp} ({code.name})" for tp, code in islice(refused.items(), _SHOWN_PARTITIONS)
+            )
+            self.add(
+                logging.ERROR,
+                f"Ignoring LeaderAndIsr request from {sender} for {len(refused)} partitions that"
+                f" there cannot be: {shown}",
+            )
 
     def other_topic_id(self, tp: TopicPartition, known: TopicId, asked: TopicId) -> None:
         self.add(

@@ -16,6 +16,7 @@ from ottla.zk.jute import JuteError
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.holdings import GRAIN_BYTES, Holdings
 from ottla.zk.server.peer import Peer
+from ottla.zk.server.turns import SLICE_MS
 
 # Answers that wait for the disk or for their client; beyond this its next requests wait as well.
 MAX_UNSENT_BYTES = 1 << 20
@@ -57,6 +58,8 @@ class PacketStream(Peer, asyncio.Protocol):
         self._paused = False
         self._choked = False
         self._has_more = False
+        # Whether the last request is still under way.
+        self._busy = False
         # Bytes of answers that were not handed to the transport yet.
         self._unsent = 0
         self._noted = 0
@@ -77,12 +80,8 @@ class PacketStream(Peer, asyncio.Protocol):
     def tell_closing(self, reason: object) -> None: ...
 
     @abstractmethod
-    def touch(self) -> None:
+    def touch(self, now_ms: float) -> None:
         """The client has been heard of."""
-
-    @abstractmethod
-    def is_busy(self) -> bool:
-        """Whether the last request is still under way."""
 
     # --- asyncio.Protocol ---
 
@@ -95,7 +94,7 @@ class PacketStream(Peer, asyncio.Protocol):
         if self._rest or self._has_more:
             self._rest += data
             if self._has_more or len(self._rest) < self._needed:
-                self.touch()
+                self.touch(self._clock.monotonic_ms())
                 self.note()
                 return
             data = bytes(self._rest)
@@ -103,7 +102,9 @@ class PacketStream(Peer, asyncio.Protocol):
         if not self._house.is_open:
             self._wait(data)
             return
-        self._take(data, self._turns.slice_end_ms())
+        now_ms = self._clock.monotonic_ms()
+        self.touch(now_ms)
+        self._take(data, now_ms + SLICE_MS)
 
     def _wait(self, data: bytes) -> None:
         """The tree is not there yet: nobody sends more than a request for a session until then."""
@@ -223,7 +224,7 @@ class PacketStream(Peer, asyncio.Protocol):
         if unread > MAX_UNREAD_BYTES:
             self.give_up("it does not read its answers")
             return
-        held = len(self._rest) + unread + self.engine.watches.held_bytes(self)
+        held = len(self._rest) + unread + self.engine.watches.held.get(self, 0)
         if abs(held - self._noted) >= GRAIN_BYTES or held < GRAIN_BYTES <= self._noted:
             self._noted = held
             self._house.holdings.note(self, held)
@@ -234,6 +235,7 @@ class PacketStream(Peer, asyncio.Protocol):
             return
         data, self._rest = bytes(self._rest), bytearray()
         self._has_more = False
+        self.touch(self._clock.monotonic_ms())
         self._take(data, until_ms)
         self._read_or_not()
 
@@ -250,13 +252,15 @@ class PacketStream(Peer, asyncio.Protocol):
             self._rest = bytearray(memoryview(data)[position:])
         if self._has_more:
             self._read_or_not()
-        self.note()
+        held = len(self._rest) + self._unsent + self.engine.watches.held.get(self, 0)
+        if abs(held - self._noted) >= GRAIN_BYTES:
+            self.note()
 
     def _take_packets(self, data: bytes, until_ms: float) -> int:
         """Serves whole packets until the slice is over; returns where the rest begins."""
         position, size = 0, len(data)
         look_at = BYTES_PER_LOOK
-        self.touch()
+        pipeline = self.engine.pipeline
         self._needed = 0
         while size - position >= 4 and not self._closing:
             length = jute.INT.unpack_from(data, position)[0]
@@ -268,7 +272,13 @@ class PacketStream(Peer, asyncio.Protocol):
             if end > size:
                 self._needed = 4 + length
                 break
-            if self._must_wait(length):
+            if (
+                self._busy
+                or self._choked
+                or self._unsent > MAX_UNSENT_BYTES
+                or (pipeline.is_full and self._waits_for_disk(length))
+            ):
+                # Somebody will call `go_on`: whoever takes answers, or gives turns.
                 self._has_more = True
                 break
             if position >= look_at:
@@ -279,17 +289,13 @@ class PacketStream(Peer, asyncio.Protocol):
                     break
             self.serve_packet(data, position + 4, end)
             position = end
-        if self.is_busy():
+        if self._busy:
             self._has_more = True
         return position
 
-    def _must_wait(self, length: int) -> bool:
-        """Whether the next request, of that length, is not to be served now. Then somebody will
-        call `go_on`: whoever takes answers, or gives turns."""
-        if self.takes_no_more or self.is_busy():
-            return True
-        pipeline = self.engine.pipeline
-        if pipeline.is_full and (length > SMALL_BYTES or self.held_zxid > pipeline.durable_zxid):
-            self._turns.wait(self)
-            return True
-        return False
+    def _waits_for_disk(self, length: int) -> bool:
+        """Whether a request of that length does, now that there is much to be written."""
+        if length <= SMALL_BYTES and self.held_zxid <= self.engine.pipeline.durable_zxid:
+            return False
+        self._turns.wait(self)
+        return True

@@ -89,6 +89,8 @@ class CommitPipeline:
         # Called when something has reached the disk.
         self.on_written: Callable[[], None] | None = None
         self._writing_bytes = 0
+        # Whether the disk has to catch up before more is written.
+        self.is_full = False
         self._runtime = runtime
         self._tree = tree
         self._data_dir = data_dir
@@ -138,15 +140,6 @@ class CommitPipeline:
         return sum(len(items) for _, _, items in self._held)
 
     @property
-    def is_full(self) -> bool:
-        """Whether the disk has to catch up before more is written."""
-        journal = self._journal
-        return (
-            journal is not None
-            and self._writing_bytes + journal.pending_bytes > MAX_UNWRITTEN_BYTES
-        )
-
-    @property
     def has_pending(self) -> bool:
         """Whether there are writes that no flush has taken yet."""
         return self._journal is not None and self._journal.has_pending
@@ -172,6 +165,8 @@ class CommitPipeline:
             self.durable_zxid = zxid
             return
         self._journal.append(zxid, time_ms, txns)
+        if self._writing_bytes + self._journal.pending_bytes > MAX_UNWRITTEN_BYTES:
+            self.is_full = True
         if not self._settling:
             self._settling = True
             asyncio.get_running_loop().call_soon(self._settle)
@@ -211,6 +206,7 @@ class CommitPipeline:
                 self._writing_bytes = len(batch)
                 await self._runtime.blocking(partial(journal.write, batch), self._writer)
                 self._writing_bytes = 0
+                self.is_full = journal.pending_bytes > MAX_UNWRITTEN_BYTES
                 self.durable_zxid = zxid
                 self._release()
                 if self.on_written is not None:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from ottla.bounds.repeated_lines import RepeatedLines
 from ottla.errors import InvariantViolated
 from ottla.metadata.store import (
     AuthFailedError,
@@ -28,7 +29,6 @@ from ottla.zk.jute import JuteError
 from ottla.zk.server import words
 from ottla.zk.server.acl import Identity, with_proof
 from ottla.zk.server.admission import MAX_CLIENT_CONNECTIONS, MAX_CONNECTIONS, Admission
-from ottla.zk.server.complaints import Complaints
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.holdings import MAX_HELD_BYTES, Holdings
 from ottla.zk.server.journal import make_folder
@@ -94,8 +94,8 @@ class ZooKeeperServer:
         self._asked_port = port
         self._secure = secure
         self._admission = Admission(max_connections, max_client_connections)
-        self._refusals = Complaints()
-        self._closings = Complaints()
+        # About what any client can cause.
+        self._lines = RepeatedLines(logger, runtime.clock)
         self._on_failure = on_failure
         self._lock: HeldLock | None = None
         self._server: Server | None = None
@@ -165,9 +165,9 @@ class ZooKeeperServer:
     def admit(self, connection: _Connection) -> bool:
         refusal = self._admission.admit(connection.host)
         if refusal is not None:
-            line = self._refusals.line(refusal, self._runtime.clock.monotonic_ms())
-            if line is not None:
-                logger.warning("a connection was refused: %s", line)
+            self._lines.log(
+                logging.WARNING, connection.host, "refused", "a connection was refused: %s", refusal
+            )
             return False
         self.connections[connection] = None
         return True
@@ -179,11 +179,9 @@ class ZooKeeperServer:
         self.holdings.note(connection, 0)
 
     def tell_closing(self, connection: _Connection, reason: object) -> None:
-        line = self._closings.line(
-            f"closing {connection.name}: {reason}", self._runtime.clock.monotonic_ms()
+        self._lines.log(
+            logging.WARNING, connection.host, "closing", "closing %s: %s", connection.name, reason
         )
-        if line is not None:
-            logger.warning("%s", line)
 
     def status(self) -> words.Status:
         engine = self.engine
@@ -258,7 +256,7 @@ class _Connection(PacketStream):
     def let_go(self) -> None:
         super().let_go()
         self._since_ms = self._clock.monotonic_ms()
-        self._steps = None
+        self._end_steps()
 
     def tell_closing(self, reason: object) -> None:
         self._server.tell_closing(self, reason)
@@ -276,18 +274,9 @@ class _Connection(PacketStream):
 
     # --- packets ---
 
-    def touch(self) -> None:
+    def touch(self, now_ms: float) -> None:
         if self._connected:
-            self.session.touch(self._clock.monotonic_ms())
-
-    def is_busy(self) -> bool:
-        return self._steps is not None
-
-    def serve_packet(self, data: bytes, position: int, end: int) -> None:
-        if self._connected:
-            self._serve(data, position, end)
-        else:
-            self._connect(data, position, end)
+            self.session.touch(now_ms)
 
     def refuse_length(self, head: bytes) -> bool:
         """A packet would be too long: before there is a session it may be a word."""
@@ -296,7 +285,10 @@ class _Connection(PacketStream):
         self._end_with(words.answer(head, self._server.status, self.engine.options.words))
         return True
 
-    def _serve(self, data: bytes, position: int, end: int) -> None:
+    def serve_packet(self, data: bytes, position: int, end: int) -> None:
+        if not self._connected:
+            self._connect(data, position, end)
+            return
         if end - position < 8:
             raise JuteError("packet without a header")
         xid, operation = jute.REQUEST_HEADER.unpack_from(data, position)
@@ -305,17 +297,32 @@ class _Connection(PacketStream):
         try:
             if handler is not None:
                 body = handler(self, data, position + 8, end)
-                if type(body) is bytes:
-                    self._answer(xid, body)
+                if type(body) is not bytes:
+                    self._begin_steps(xid, cast("Steps", body))
+                elif len(body) < LARGE_BYTES:
+                    # As `_answer`; written out, because most requests come this way.
+                    engine = self.engine
+                    zxid = engine.tree.last_zxid
+                    packet = jute.FRAMED_REPLY.pack(16 + len(body), xid, zxid, 0) + body
+                    self._unsent += len(packet)
+                    engine.pipeline.push(self, packet)
                 else:
-                    self._steps = xid, cast("Steps", body)
-                    self._turns.wait(self)
+                    self._answer(xid, body)
             else:
                 self._serve_session(xid, operation, data, position + 8, end)
         except StoreError as error:
             self._fail(xid, error.code)
         except JuteError:
             self._fail(xid, MarshallingError.code)
+
+    def _begin_steps(self, xid: int, steps: Steps) -> None:
+        self._steps = xid, steps
+        self._busy = True
+        self._turns.wait(self)
+
+    def _end_steps(self) -> None:
+        self._steps = None
+        self._busy = False
 
     def go_on(self, until_ms: float) -> None:
         if not self._closing and self._step(until_ms):
@@ -338,13 +345,13 @@ class _Connection(PacketStream):
             # Until its client has read the events of the steps so far.
             return False
         except StopIteration as end:
-            self._steps = None
+            self._end_steps()
             self._answer(xid, end.value)
         except StoreError as error:
-            self._steps = None
+            self._end_steps()
             self._fail(xid, error.code)
         except JuteError:
-            self._steps = None
+            self._end_steps()
             self._fail(xid, MarshallingError.code)
         return True
 

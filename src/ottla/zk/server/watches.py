@@ -7,7 +7,6 @@ read a node hears of it; a standard watch is spent all the same (CVE-2024-23944)
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Protocol
 
 from ottla.metadata.store import OPEN_ACL, Acl, EventType
@@ -43,8 +42,8 @@ class Watches:
         self._children: _Table = {}
         # Paths per watcher, so that a closed connection costs only what it watched.
         self._paths: dict[Watcher, set[str]] = {}
-        # Of these paths, what they take in memory.
-        self._held: Counter[Watcher] = Counter()
+        # About what these paths take in memory, in bytes.
+        self.held: dict[Watcher, int] = {}
         # How many recursive watches there are at paths of each length.
         self._recursive: dict[int, int] = {}
         # Who is gone, with paths that are still in the tables.
@@ -56,10 +55,6 @@ class Watches:
 
     def watched_paths(self) -> int:
         return len(self._data.keys() | self._children.keys())
-
-    def held_bytes(self, watcher: Watcher) -> int:
-        """About what the watches of one watcher take in memory."""
-        return self._held[watcher]
 
     def add_data(self, path: str, watcher: Watcher) -> None:
         self._add(self._data, path, watcher, STANDARD)
@@ -88,7 +83,7 @@ class Watches:
 
     def remove_watcher(self, watcher: Watcher) -> None:
         """All of its watches go; it may watch again."""
-        self._held.pop(watcher, None)
+        self.held.pop(watcher, None)
         for path in self._paths.pop(watcher, ()):
             self._discard(self._data, path, watcher)
             self._discard(self._children, path, watcher)
@@ -96,7 +91,7 @@ class Watches:
     def abandon(self, watcher: Watcher) -> None:
         """It is gone for good and hears of nothing any more; its watches, which may be a million,
         go with the next calls of `sweep`."""
-        self._held.pop(watcher, None)
+        self.held.pop(watcher, None)
         paths = self._paths.pop(watcher, None)
         if paths:
             self._gone[watcher] = paths
@@ -206,7 +201,7 @@ class Watches:
             paths = self._paths[watcher] = set()
         if path not in paths:
             paths.add(path)
-            self._held[watcher] += WATCH_BYTES + len(path)
+            self.held[watcher] = self.held.get(watcher, 0) + WATCH_BYTES + len(path)
 
     def _discard(self, table: _Table, path: str, watcher: Watcher) -> bool:
         watchers = table.get(path)
@@ -228,7 +223,7 @@ class Watches:
         paths = self._paths.get(watcher)
         if paths is not None and path in paths:
             paths.discard(path)
-            self._held[watcher] -= WATCH_BYTES + len(path)
+            self.held[watcher] -= WATCH_BYTES + len(path)
             if not paths:
                 del self._paths[watcher]
-                del self._held[watcher]
+                del self.held[watcher]

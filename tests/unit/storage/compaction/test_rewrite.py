@@ -78,7 +78,7 @@ async def test_leader_epochs_begin_where_they_did_after_a_kill(tmp_path: Path) -
     assert reopen(rig.log).epochs.entries() == epochs
     # What a note says of a place where batches are is not heard.
     rig.log.epochs = LeaderEpochs([(4, 4), (5, 5), (9, 6), (10, 20)])
-    rig.log.write_epochs()
+    rig.log.side_files.write_epochs(rig.log.epochs)
     assert reopen(rig.log).epochs.entries() == [(5, 3), (6, 6)]
 
 

@@ -161,7 +161,7 @@ def test_a_preallocated_index_of_kafka_is_read(tmp_path: Path) -> None:
 def test_a_clean_log_is_loaded_without_reading_old_segments(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.active.indexes().write()
-    log.write_epochs()
+    log.side_files.write_epochs(log.epochs)
     log.write_snapshot()
     for segment in log.segments[:-1]:
         segment.path(".log").write_bytes(bytes(segment.size))
@@ -178,7 +178,7 @@ def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(
 ) -> None:
     log = filled(tmp_path)
     log.active.indexes().write()
-    log.write_epochs()
+    log.side_files.write_epochs(log.epochs)
     log.write_snapshot()
     again = reopen(log, clean=clean, recovery_point=60)
     for sequence in (50, 52, 54, 56, 58):
@@ -257,7 +257,7 @@ def test_an_interrupted_swap_of_kafkas_cleaner_is_completed(tmp_path: Path) -> N
 def test_epochs_without_records_do_not_survive(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.assign_epoch_start(9)
-    log.write_epochs()
+    log.side_files.write_epochs(log.epochs)
     assert log.epochs.latest == 9
     assert reopen(log).epochs.latest == 2
 

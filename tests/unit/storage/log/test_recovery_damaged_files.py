@@ -42,7 +42,7 @@ def filled(path: Path) -> Log:
     log.set_high_watermark(60)
     log.active.indexes().write()
     log.write_snapshot()
-    log.write_epochs()
+    log.side_files.write_epochs(log.epochs)
     log.release()
     return log
 
@@ -174,7 +174,7 @@ def test_an_epoch_without_records_does_not_move_the_start_of_the_one_before(tmp_
     for number in range(60):
         log.append_as_leader(batch(), 0 if number < 10 else 1)
     log.assign_epoch_start(2)
-    log.write_epochs()
+    log.side_files.write_epochs(log.epochs)
     again = reopen(log, recovery_point=60)
     assert again.epochs.entries() == [(0, 0), (1, 10)]
 
@@ -184,7 +184,7 @@ def test_a_recovery_point_behind_the_end_says_nothing(tmp_path: Path) -> None:
     log = new_log(tmp_path, settings(segment_bytes=1810))
     for number in range(60):
         log.append_as_leader(batch(), 0 if number < 15 else 1)
-    log.write_epochs()
+    log.side_files.write_epochs(log.epochs)
     log.truncate_to(10)
     for _ in range(35):
         log.append_as_leader(batch(), 2)

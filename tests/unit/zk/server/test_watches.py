@@ -117,11 +117,11 @@ def test_what_watches_take_is_known():
     watches.add_data("/a", ear)
     watches.add_children("/a", ear)
     watches.add_persistent("/abc", ear, recursive=True)
-    assert watches.held_bytes(ear) == 2 * WATCH_BYTES + 6
+    assert watches.held[ear] == 2 * WATCH_BYTES + 6
     watches.fire([(EventType.DELETED, "/a", OPEN_ACL)])
-    assert watches.held_bytes(ear) == WATCH_BYTES + 4
+    assert watches.held[ear] == WATCH_BYTES + 4
     watches.remove_watcher(ear)
-    assert watches.held_bytes(ear) == 0
+    assert ear not in watches.held
 
 
 def test_a_recursive_watch_at_any_depth_is_found():
