@@ -295,6 +295,9 @@ class Node:
                 # after, because topics may have ended in between.
                 await self.parts.stale_logs.settle()
                 await self.parts.stale_logs.forget_ended_topics()
+                if self.parts.scram_users is not None:
+                    # Notes live for 15 minutes: users may have gone unseen.
+                    await self.parts.scram_users.load_all(self.services.store)
                 await self._register(check_endpoints=False)
                 await self._settle_logs()
                 break
