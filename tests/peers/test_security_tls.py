@@ -8,6 +8,7 @@ import base64
 import os
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -245,6 +246,17 @@ def test_clients_of_zookeeper_on_our_secure_port(authority: Certificates, tmp_pa
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert "over tls" in said.stdout, said.stderr[-2000:]
+        ours = tmp_path / "tool.properties"
+        ours.write_text(
+            f"zookeeper.ssl.keystore.location={client.pem}\n"
+            f"zookeeper.ssl.truststore.location={authority.ca_pem}\n"
+        )
+        words = ("zk", "get", "/kazoo", "--zookeeper", f"localhost:{port}")
+        shown = subprocess.run(
+            [sys.executable, "-m", "ottla", *words, "--zk-tls-config-file", str(ours)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert shown.stdout == "over tls\n", shown.stderr
         kazoo.stop()
         kazoo.close()
 
