@@ -1,4 +1,5 @@
-"""`ottla bench`: how fast the codec, the log store, a start, topics, records and Spark are here."""
+"""`ottla bench`: how fast the codec, the log store, a start, topics, records and Spark are here,
+and how long others wait while somebody attacks."""
 
 from __future__ import annotations
 
@@ -10,13 +11,14 @@ import click
 
 from ottla.errors import OttlaError
 
-SUBJECTS = ("codec", "store", "start", "topics", "data", "spark")
+SUBJECTS = ("codec", "store", "start", "topics", "data", "spark", "attacks")
 # What each subject takes beside --output.
 OPTIONS = {
     "store": {"only"},
     "topics": {"only"},
     "data": {"only", "scale", "plot"},
     "spark": {"only", "scale"},
+    "attacks": {"only"},
 }
 
 
@@ -29,7 +31,7 @@ OPTIONS = {
     "--only",
     multiple=True,
     metavar="ROW",
-    help="store, topics, data, spark: only these rows, by name.",
+    help="store, topics, data, spark, attacks: only these rows, by name.",
 )
 @click.option(
     "--scale",

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from ottla.broker.context.breadth import check_breadth
 from ottla.broker.fetching.down_conversion import DownConversion
 from ottla.broker.fetching.params import READ_COMMITTED, FetchParams, check_isolation_level
 from ottla.broker.fetching.reads import CUT_BATCH
@@ -75,6 +76,8 @@ class _Scope(NamedTuple):
 
 async def handle(ctx: RequestContext, request: m.FetchRequest) -> m.FetchResponse:
     check_isolation_level(request.isolation_level)
+    named = sum([len(topic.partitions) for topic in request.topics])
+    check_breadth(named, ctx.services.replica_manager.partitions)
     scope = _scope(ctx, request)
     if scope.error is not ErrorCode.NONE:
         return m.FetchResponse(error_code=scope.error, session_id=NO_SESSION)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
 
 _NOT_GIVEN = -1
+_LONG_RANGE = 1 << 64
 
 
 async def handle(ctx: RequestContext, request: m.OffsetCommitRequest) -> m.OffsetCommitResponse:
@@ -63,7 +64,7 @@ async def _known_commits(
     cache = ctx.services.metadata_cache
     now_ms = ctx.services.runtime.clock.now_ms()
     retention_ms = request.retention_time_ms
-    expire_timestamp_ms = None if retention_ms == _NOT_GIVEN else now_ms + retention_ms
+    expire_timestamp_ms = None if retention_ms == _NOT_GIVEN else _java_sum(now_ms, retention_ms)
     commits = {}
     async for topic in ctx.turns.each(request.topics):
         async for each in ctx.turns.each(topic.partitions):
@@ -77,3 +78,8 @@ async def _known_commits(
                     expire_timestamp_ms,
                 )
     return commits
+
+
+def _java_sum(left: int, right: int) -> int:
+    """Of two longs: in Kafka a retention of hundreds of million years ends in the past."""
+    return (left + right + _LONG_RANGE // 2) % _LONG_RANGE - _LONG_RANGE // 2

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.context.breadth import check_breadth
 from ottla.broker.replication.append import ProduceResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.rights import Operation, ResourceType, allowed, refused_names
@@ -40,13 +41,15 @@ _OLDEST_WITH_LEADER = 10
 
 
 async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceResponse | None:
+    appends = ctx.services.replica_manager.appends
+    named = sum([len(topic.partition_data) for topic in request.topic_data])
+    check_breadth(named, appends.partitions)
     results: dict[TopicPartition, ProduceResult] = {}
     entries: dict[TopicPartition, memoryview] = {}
     transactional = False
     refused_topics = refused_names(
         ctx, Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in request.topic_data)
     )
-    appends = ctx.services.replica_manager.appends
     for topic in request.topic_data:
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)

@@ -89,6 +89,11 @@ class _Job(Generic[T]):
         self.make(_STEPS_OF_A_SLICE)
 
     def outcome(self) -> T:
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                # Its traceback holds what was unpacked, and in a circle would hold it for long.
+                del error
         return cast("T", self._result)

@@ -35,6 +35,9 @@ class HostedPartitions:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._offline: set[TopicPartition] = set()
 
+    def __len__(self) -> int:
+        return len(self._partitions)
+
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
 

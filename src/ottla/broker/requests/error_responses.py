@@ -199,4 +199,6 @@ def _copy_identity(item: Any, entry: Any) -> None:
     for field in _IDENTITY_FIELDS:
         source = field if hasattr(entry, field) else _ALIASES.get(field, field)
         if hasattr(item, field) and hasattr(entry, source):
-            setattr(item, field, getattr(entry, source))
+            value = getattr(entry, source)
+            # Requests may leave a name out where no answer may (KAFKA-12701).
+            setattr(item, field, "" if value is None else value)

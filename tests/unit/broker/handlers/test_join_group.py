@@ -411,3 +411,11 @@ async def test_init_producer_id_without_a_store(client: Client) -> None:
     request = m.InitProducerIdRequest(transactional_id=None)
     answer = await client.send("init_producer_id", request, 4)
     assert (answer.error_code, answer.producer_id) == (14, -1)
+
+
+@pytest.mark.parametrize("retention_time_ms", [2**63 - 1, -(2**63)])
+async def test_a_retention_beyond_every_calendar_is_stored(
+    client: Client, retention_time_ms: int
+) -> None:
+    """Kafka adds it to the time in a long, which may end up in the past."""
+    assert await client.commit(2, {0: 5}, retention_time_ms=retention_time_ms) == [0]

@@ -88,3 +88,18 @@ def test_plain_names_become_entries() -> None:
         None,
     )
     assert [(c.key, c.error_code) for c in found.coordinators] == [("g", 15)]
+
+
+@pytest.mark.parametrize("version", [10, 11, 12])
+def test_a_name_that_was_left_out_is_answered_empty(version: int) -> None:
+    """KAFKA-12701: an answer of version 10 has no null for it."""
+    topic = m.MetadataRequest.MetadataRequestTopic(name=None, topic_id=bytes(range(16)))
+    response = error_response(
+        _route("Metadata"),
+        m.MetadataRequest(topics=[topic]),
+        version,
+        ErrorCode.INVALID_REQUEST,
+        "",
+    )
+    decoded, _ = m.MetadataResponse.decode(response.encode(version), version)
+    assert (decoded.topics[0].name, decoded.topics[0].error_code) == ("", 42)
