@@ -326,7 +326,7 @@ def test_a_password_over_tls(tmp_path: Path) -> None:
     ("changed", "text"),
     [
         ({"ssl.keystore.location": "/no/such.pem"}, "No such file or directory"),
-        ({"ssl.truststore.location": "/dev/null"}, "No matching CERTIFICATE entries in PEM file"),
+        ({"ssl.truststore.location": "/dev/null"}, "it is not a regular file"),
         ({"ssl.principal.mapping.rules": "default"}, "Invalid rule: `default`"),
         ({"ssl.cipher.suites": "TLS_X"}, "Unsupported CipherSuite: TLS_X"),
     ],

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +19,11 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from kazoo.client import KazooClient
 
+from ottla.client.admin.client import Admin
 from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import ConfigError
+from ottla.pipelines.spec_keys import TopicSpec
+from ottla.pipelines.topics import ensure_topics, with_admin
 from ottla.process.node import Node
 from ottla.runtime import system_runtime
 from ottla.security.tls.names import subject_name
@@ -26,6 +31,8 @@ from ottla.security.tls.principals import NoMatchingRule, PrincipalMapper
 from ottla.testing.certificates import PASSWORD, Certificates
 from ottla.testing.cluster import ProcessCluster, free_ports
 from ottla.testing.java import HOST, ApacheZooKeeper, java_command, run_tool
+from ottla.testing.peers import peer_folder
+from tests.support.peers.client_suites import need_suite
 from tests.support.peers.java_tools import ToolSession, need_jars
 from tests.support.peers.ottla_brokers import ottla_zookeeper
 from tests.support.peers.secured_kafka import SecuredKafka
@@ -171,6 +178,30 @@ def test_java_clients_with_pem_and_pkcs12(secured: Secured) -> None:
         assert "TopicAuthorizationException" in refused or "GroupAuthorization" in refused
 
 
+@pytest.mark.parametrize("client", ["franz-go", "kafka-go"])
+def test_go_clients_with_certificates(secured: Secured, client: str) -> None:
+    need_suite("go-clients", "Go")
+    program = peer_folder("go-clients") / "program"
+    own = secured.certificates.issue("admin")  # may make its topic
+
+    def run(**more: str) -> subprocess.CompletedProcess[str]:
+        words = (client, secured.servers, "none", "", "", "go", f"by-{client}")
+        trust = {"TLS_CA": str(secured.certificates.ca_pem)}
+        return subprocess.run(
+            [program, *words], env={**os.environ, **trust, **more},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    settings = secured.certificates.client_properties(own)
+    with_admin(secured.servers, settings, make_go_topic)
+    assert run(TLS_CERTIFICATE=str(own.pem)).stdout == f"by-{client}\n"
+    assert "certificate required" in run().stderr
+
+
+async def make_go_topic(admin: Admin) -> None:
+    await ensure_topics(admin, [TopicSpec("go", 1, 1, ())])
+
+
 def store_properties(certificates: Certificates) -> dict[str, str]:
     """In ZooKeeper's names, for its server as well as for ours."""
     return {
@@ -215,6 +246,17 @@ def test_clients_of_zookeeper_on_our_secure_port(authority: Certificates, tmp_pa
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert "over tls" in said.stdout, said.stderr[-2000:]
+        ours = tmp_path / "tool.properties"
+        ours.write_text(
+            f"zookeeper.ssl.keystore.location={client.pem}\n"
+            f"zookeeper.ssl.truststore.location={authority.ca_pem}\n"
+        )
+        words = ("zk", "get", "/kazoo", "--zookeeper", f"localhost:{port}")
+        shown = subprocess.run(
+            [sys.executable, "-m", "ottla", *words, "--zk-tls-config-file", str(ours)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert shown.stdout == "over tls\n", shown.stderr
         kazoo.stop()
         kazoo.close()
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from ottla.client.admin.client import Admin
+    from ottla.runtime import Runtime
 
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP = "localhost:9092"
@@ -142,7 +143,44 @@ properties_option = click.option(
     help="A property file with broker configs for all brokers; the place for passwords.",
 )
 
-credentials_option = click.option(
+_ZK_TLS = "ottla.zk-tls"
+
+
+def _keep_zk_tls(ctx: click.Context, _: click.Parameter, file: Path | None) -> None:
+    ctx.meta[_ZK_TLS] = file
+
+
+zk_tls_option = click.option(
+    "--zk-tls-config-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    expose_value=False,
+    callback=_keep_zk_tls,
+    help="A property file with zookeeper.ssl.* for a store that speaks TLS.",
+)
+
+
+def store_runtime() -> Runtime:
+    """For sessions on the store, encrypted where --zk-tls-config-file was given; raises OSError or
+    ConfigError."""
+    from ottla.runtime import system_runtime
+
+    ctx = click.get_current_context(silent=True)
+    file = None if ctx is None else ctx.meta.get(_ZK_TLS)
+    if file is None:
+        return system_runtime()
+    from ottla.config.definitions import parse_properties
+    from ottla.security.tls.store import tool_runtime
+
+    return tool_runtime(system_runtime(), parse_properties(file.read_text(encoding="latin-1")))
+
+
+def credentials_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Who one is for the store, and how to get there."""
+    return zk_tls_option(_credentials_option(command))
+
+
+_credentials_option = click.option(
     "--zk-credentials",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",

@@ -81,6 +81,7 @@ def context(
         "cluster_id": "cluster",
         "broker_id": 1,
         "turns": Turns(),
+        "tls": None,
         "orders": SimpleNamespace(epochs=OrderEpochs(), log=OrderLog(1)),
         "tls": None,
     }

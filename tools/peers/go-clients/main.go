@@ -3,11 +3,15 @@
 // program <franz-go|kafka-go> <bootstrap> <mechanism> <user> <password> <topic> <value>
 //
 // Prints the value that was read. A second word `token` after it makes user and password the id and
-// the HMAC of a delegation token (franz-go only).
+// the HMAC of a delegation token (franz-go only). With the mechanism `none` nobody logs in. Where
+// TLS_CA is set, a file of trusted certificates, connections are encrypted; TLS_CERTIFICATE is a file
+// with the key and the certificate to show.
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -53,6 +57,29 @@ func main() {
 	fmt.Println(read)
 }
 
+// tlsConfig is nil where connections are in the clear.
+func tlsConfig() (*tls.Config, error) {
+	authority := os.Getenv("TLS_CA")
+	if authority == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(authority)
+	if err != nil {
+		return nil, err
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(pem)
+	config := &tls.Config{RootCAs: trusted}
+	if own := os.Getenv("TLS_CERTIFICATE"); own != "" {
+		pair, err := tls.LoadX509KeyPair(own, own)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
 func franzMechanism(given order) sasl.Mechanism {
 	auth := scram.Auth{User: given.user, Pass: given.password, IsToken: given.byToken}
 	switch given.mechanism {
@@ -65,13 +92,23 @@ func franzMechanism(given order) sasl.Mechanism {
 }
 
 func withFranzGo(ctx context.Context, given order) (string, error) {
-	client, err := kgo.NewClient(
+	options := []kgo.Opt{
 		kgo.SeedBrokers(given.bootstrap...),
-		kgo.SASL(franzMechanism(given)),
 		kgo.ConsumeTopics(given.topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableIdempotentWrite(),
-	)
+	}
+	if given.mechanism != "none" {
+		options = append(options, kgo.SASL(franzMechanism(given)))
+	}
+	config, err := tlsConfig()
+	if err != nil {
+		return "", err
+	}
+	if config != nil {
+		options = append(options, kgo.DialTLSConfig(config))
+	}
+	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return "", err
 	}
@@ -99,6 +136,8 @@ func withFranzGo(ctx context.Context, given order) (string, error) {
 
 func kafkaMechanism(given order) (kafkasasl.Mechanism, error) {
 	switch given.mechanism {
+	case "none":
+		return nil, nil
 	case "SCRAM-SHA-256":
 		return kafkascram.Mechanism(kafkascram.SHA256, given.user, given.password)
 	case "SCRAM-SHA-512":
@@ -114,12 +153,16 @@ func withKafkaGo(ctx context.Context, given order) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	config, err := tlsConfig()
+	if err != nil {
+		return "", err
+	}
 	writer := &kafka.Writer{
 		Addr:         kafka.TCP(given.bootstrap...),
 		Topic:        given.topic,
 		RequiredAcks: kafka.RequireAll,
 		BatchTimeout: time.Millisecond,
-		Transport:    &kafka.Transport{SASL: mechanism},
+		Transport:    &kafka.Transport{SASL: mechanism, TLS: config},
 	}
 	defer writer.Close()
 	if err := writer.WriteMessages(ctx, kafka.Message{Value: []byte(given.value)}); err != nil {
@@ -131,7 +174,7 @@ func withKafkaGo(ctx context.Context, given order) (string, error) {
 		Topic:       given.topic,
 		StartOffset: kafka.FirstOffset,
 		MaxWait:     100 * time.Millisecond,
-		Dialer:      &kafka.Dialer{SASLMechanism: mechanism, Timeout: 10 * time.Second},
+		Dialer:      &kafka.Dialer{SASLMechanism: mechanism, TLS: config, Timeout: 10 * time.Second},
 	})
 	defer reader.Close()
 	for {

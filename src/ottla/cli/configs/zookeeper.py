@@ -13,9 +13,8 @@ import click
 
 from ottla.cli.configs import scram
 from ottla.cli.configs.options import USERS, ConfigOptions, Entity
-from ottla.cli.options import print_json
+from ottla.cli.options import print_json, store_runtime
 from ottla.client.admin.zookeeper import ZooKeeperAdmin
-from ottla.runtime import system_runtime
 from ottla.security.sasl.scram import (
     SCRAM_HASHES,
     credential_from_text,
@@ -37,7 +36,7 @@ async def execute(
             "--bootstrap-server for everything else"
         )
     async with await ZooKeeperAdmin.connect(
-        system_runtime(), options.zookeeper or "", options.zk_credentials
+        store_runtime(), options.zookeeper or "", options.zk_credentials
     ) as admin:
         if options.alter:
             await _alter(admin, entity, added, removed)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import click
 
-from ottla.cli.options import print_json
+from ottla.cli.options import print_json, store_runtime
 from ottla.cli.topics import output
 from ottla.cli.topics.brokers import wait_until_gone
 from ottla.cli.topics.options import (
@@ -24,7 +24,6 @@ from ottla.client.admin.types import ConfigItem, PartitionDescription, TopicDesc
 from ottla.client.admin.zookeeper import StoredTopic, ZooKeeperAdmin
 from ottla.config.definitions import ConfigSource, ConfigType
 from ottla.errors import ErrorCode, KafkaError
-from ottla.runtime import system_runtime
 from ottla.topics.assignment import RackAwareMode
 from ottla.topics.configs import validate_topic_config_names, validate_topic_configs
 from ottla.topics.names import is_internal
@@ -40,7 +39,7 @@ async def execute(options: TopicOptions) -> None:
         "delete": _delete,
     }
     async with await ZooKeeperAdmin.connect(
-        system_runtime(), options.zookeeper or "", options.zk_credentials
+        store_runtime(), options.zookeeper or "", options.zk_credentials
     ) as admin:
         await actions[options.action](admin, options)
 

@@ -19,6 +19,8 @@ from ottla.cli.options import (
     print_json,
     run_async,
     run_until_interrupted,
+    store_runtime,
+    zk_tls_option,
 )
 from ottla.errors import OttlaError
 
@@ -180,6 +182,7 @@ def watch(
     "--zk-credentials", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE", required=True, help="A file with the user:password of the brokers.",
 )  # fmt: skip
+@zk_tls_option
 def secure(zookeeper: str, zk_credentials: Path) -> None:
     """What zookeeper-security-migration does: for znodes that are older than
     zookeeper.set.acl=true."""
@@ -196,13 +199,12 @@ def secure(zookeeper: str, zk_credentials: Path) -> None:
 @asynccontextmanager
 async def _connected(address: str, credentials: Path | None) -> AsyncIterator[ZooKeeperClient]:
     from ottla.metadata.store import ConnectionLossError
-    from ottla.runtime import system_runtime
     from ottla.zk.client.store import ZooKeeperClient
     from ottla.zk.credentials import digest_credentials
 
     try:
         store = await ZooKeeperClient.connect(
-            system_runtime(),
+            store_runtime(),
             address,
             connect_timeout_ms=CONNECT_TIMEOUT_MS,
             credentials=digest_credentials(credentials),

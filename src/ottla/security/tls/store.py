@@ -6,18 +6,21 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.config.definitions import ConfigError
 from ottla.security.tls.contexts import load_client_context, server_context
 from ottla.security.tls.names import subject_name
+from ottla.security.tls.network import TlsNetwork
 from ottla.security.tls.settings import JKS, PEM, PKCS12, TlsSettings
 from ottla.security.tls.stores import Files, StoreLoader
 from ottla.zk.server.acl import Identity
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.runtime import Runtime
 
 # KeyStoreFileType.fromFilename
 _TYPES = {".pem": PEM, ".p12": PKCS12, ".jks": JKS}
@@ -39,21 +42,42 @@ _CLIENT_NAMES = (
     "truststore.password", "truststore.type", "enabled.protocols", "cipher.suites",
     "endpoint.identification.algorithm",
 )  # fmt: skip
+# Also in a file for tools.
+_OF_TOOLS = ("zookeeper.ssl.client.enable", "zookeeper.clientCnxnSocket", "zookeeper.ssl.protocol")
 
 
 def broker_context(config: BrokerConfig, files: Files) -> ssl.SSLContext | None:
     """How a broker connects to its store; None for in the clear. Raises ConfigError."""
     if not config.boolean("zookeeper.ssl.client.enable"):
         return None
-    given = {
-        f"ssl.{name}": config.static[_CLIENT_PREFIX + name]
+    return _client_context(config.static, config.text("zookeeper.ssl.protocol"), files)
+
+
+def tool_runtime(runtime: Runtime, properties: Mapping[str, str]) -> Runtime:
+    """For commands that work on the store, from a file as Kafka's --zk-tls-config-file takes it;
+    raises ConfigError."""
+    known = {*(_CLIENT_PREFIX + name for name in _CLIENT_NAMES), *_OF_TOOLS}
+    unknown = [name for name in properties if name not in known]
+    if unknown:
+        raise ConfigError(f"Unknown configuration {unknown[0]}; known: {', '.join(sorted(known))}")
+    if properties.get("zookeeper.ssl.client.enable", "true").lower() != "true":
+        return runtime
+    protocol = properties.get("zookeeper.ssl.protocol", "TLSv1.2")
+    context = _client_context(properties, protocol, runtime.disk)
+    return replace(runtime, network=TlsNetwork(runtime.network, lambda: context))
+
+
+def _client_context(given: Mapping[str, str], protocol: str, files: Files) -> ssl.SSLContext:
+    named = {
+        f"ssl.{name}": given[_CLIENT_PREFIX + name]
         for name in _CLIENT_NAMES
-        if _CLIENT_PREFIX + name in config.static
+        if _CLIENT_PREFIX + name in given
     }
-    given.setdefault("ssl.enabled.protocols", config.text("zookeeper.ssl.protocol"))
+    named.setdefault("ssl.enabled.protocols", protocol)
     try:
-        settings = TlsSettings.from_properties(_with_types(given))
-        return load_client_context(settings, StoreLoader(files))
+        return load_client_context(
+            TlsSettings.from_properties(_with_types(named)), StoreLoader(files)
+        )
     except ConfigError as error:
         raise ConfigError(f"zookeeper.ssl.*: {error}") from None
 

@@ -85,6 +85,9 @@ class StoreLoader:
         path = Path(settings.location or "")
         what = f"Failed to load SSL keystore {path} of type {settings.type}"
         self._times[path] = self._time(path)
+        if path.exists() and not path.is_file():
+            # A pipe or a device would keep the broker waiting, or never end.
+            raise ConfigError(f"{what}: it is not a regular file")
         try:
             if self._files.size(path) > MAX_STORE_BYTES:
                 raise ConfigError(f"{what}: the file is larger than a key store can be")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -136,6 +137,19 @@ def test_other_files_are_refused_in_words(
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     told = refusal({"ssl.keystore.type": "PEM", "ssl.keystore.location": str(tmp_path / "no")})
     assert told.endswith("of type PEM: No such file or directory")
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/tmp"])
+def test_what_is_no_file_is_not_read(path: str) -> None:
+    told = refusal({"ssl.truststore.type": "PEM", "ssl.truststore.location": path})
+    assert told.endswith("of type PEM: it is not a regular file")
+
+
+def test_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    told = refusal({"ssl.keystore.type": "PEM", "ssl.keystore.location": str(pipe)})
+    assert told.endswith("it is not a regular file")
 
 
 def test_a_key_of_somebody_else_is_refused(authority: Certificates, tmp_path: Path) -> None:

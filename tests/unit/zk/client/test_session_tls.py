@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,8 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import ConfigError
 from ottla.metadata.store import Acl, InvalidAclError, NoAuthError, StoreUnreachableError
 from ottla.runtime import SystemDisk, system_runtime
-from ottla.security.tls.store import StoreTls, broker_context
+from ottla.security.tls.network import TlsNetwork
+from ottla.security.tls.store import StoreTls, broker_context, tool_runtime
 from ottla.security.tls.transport import TlsServer
 from ottla.testing.certificates import PASSWORD, Certificates, Issued
 from ottla.zk.client.store import ZooKeeperClient
@@ -139,3 +141,12 @@ def test_a_brokers_properties_that_cannot_be_used() -> None:
         broker_context(BrokerConfig.from_properties(given), SystemDisk())
     given["zookeeper.ssl.client.enable"] = "false"
     assert broker_context(BrokerConfig.from_properties(given), SystemDisk()) is None
+
+
+def test_a_file_for_tools(authority: Certificates, tmp_path: Path) -> None:
+    runtime = system_runtime()
+    given = {"zookeeper.ssl.truststore.location": str(authority.ca_pem)}
+    assert isinstance(tool_runtime(runtime, given).network, TlsNetwork)
+    assert tool_runtime(runtime, given | {"zookeeper.ssl.client.enable": "false"}) is runtime
+    with pytest.raises(ConfigError, match=r"Unknown configuration ssl\.truststore\.location"):
+        tool_runtime(runtime, {"ssl.truststore.location": "/x"})
