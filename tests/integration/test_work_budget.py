@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 
 from ottla.errors import ErrorCode
-from ottla.testing.cluster import ProcessCluster
+from ottla.testing.cluster import Cluster, ProcessCluster, free_ports
 from ottla.wire import framing
 from ottla.wire import messages as m
 from tests.support import attack_requests
@@ -202,3 +204,24 @@ def test_requests_that_fail_fill_no_log(broker: Broker) -> None:
     assert "unknown API key 999" in text
     assert "topic bad name is not created" in text
     assert len(text) < 100_000
+
+
+def test_a_broker_of_its_own_logs_to_files_that_are_rotated(tmp_path: Path) -> None:
+    with Cluster(1) as cluster:
+        config = tmp_path / "server.properties"
+        config.write_text(
+            f"broker.id=7\nlisteners=PLAINTEXT://127.0.0.1:{free_ports(1)}\n"
+            f"log.dirs={tmp_path / 'data'}\nzookeeper.connect={cluster.zookeeper}\n"
+        )
+        command = [sys.executable, "-m", "ottla", "broker", "--config", str(config)]
+        with subprocess.Popen(
+            [*command, "--logs", str(tmp_path / "logs")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None and process.stderr is not None
+            assert process.stdout.readline().startswith("ready: ")
+            process.terminate()
+            assert " INFO " not in process.stderr.read()
+    assert " INFO " in (tmp_path / "logs" / "broker-7.log").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,9 +23,11 @@ from ottla.security.sasl.plain import PlainCredentials
 from ottla.security.sasl.scram_client import ScramCredentials
 from ottla.testing.cluster import free_ports
 from ottla.testing.java import ApacheZooKeeper
+from ottla.testing.peers import peer_folder
 from ottla.wire import messages as m
 from ottla.wire.codec import Message
 from tests.support.peers import acl_matrix, scram_users
+from tests.support.peers.client_suites import need_suite
 from tests.support.peers.java_tools import ToolSession, eventually, kazoo, need_jars
 from tests.support.peers.ottla_brokers import OttlaBrokers
 from tests.support.peers.secured_kafka import SecuredKafka
@@ -269,12 +272,36 @@ def test_clients_of_other_makers(stage: Stage, tools: ToolSession, tmp_path: Pat
             "--producer-props", f"bootstrap.servers={stage.mixed}",
         )  # fmt: skip
         assert "1 records sent" in ran.stdout, ran
+        for client in ("franz-go", "kafka-go"):
+            assert _by_go(client, stage.mixed, mechanism, "p") == f"{client}-{mechanism}\n"
     ran = tools.run(
         "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", stage.mixed,
-        "--topic", "t", "--from-beginning", "--max-messages", "6", "--timeout-ms", "20000",
+        "--topic", "t", "--from-beginning", "--max-messages", "10", "--timeout-ms", "20000",
         "--consumer.config", str(config), "--group", "java",
     )  # fmt: skip
-    assert sorted(ran.stdout.split()) == ["0", "0", "kp", "kp", "rd", "rd"], ran
+    in_go = [f"{name}-{way}" for name in ("franz-go", "kafka-go") for way in scram_users.MECHANISMS]
+    assert sorted(ran.stdout.split()) == ["0", "0", *in_go, "kp", "kp", "rd", "rd"], ran
+
+
+def test_go_clients_are_told_why_not(stage: Stage) -> None:
+    for client in ("franz-go", "kafka-go"):
+        said = _by_go(client, f"{HOST}:{stage.alone_port}", "SCRAM-SHA-256", "wrong")
+        assert "Authentication failed during authentication due to invalid credentials" in said
+
+
+def _by_go(client: str, bootstrap: str, mechanism: str, password: str) -> str:
+    """What it prints: the value that it wrote and read, or why it could not."""
+    need_suite("go-clients", "Go")
+    program = peer_folder("go-clients") / "program"
+    value = f"{client}-{mechanism}"
+    ran = subprocess.run(
+        [program, client, bootstrap, mechanism, "dora", password, "t", value],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return ran.stdout + ran.stderr
 
 
 async def _prepare_clients(stage: Stage) -> None:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from ottla.cli import main as cli_main
 from ottla.spark.errors import DataLoss, OffsetError, SourceError, TopicRecreated
 from ottla.spark.kafka import KafkaClient
 from ottla.spark.source.range_reader import RangeReader
@@ -254,34 +255,51 @@ def test_leaders_that_move_in_the_middle_of_a_task(cluster):
 def test_a_secured_cluster():
     internal, clients = (first := free_ports(2)), first + 1
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    scram_module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     both = f"INTERNAL://127.0.0.1:{internal},CLIENTS://127.0.0.1:{clients}"
     overrides = {
         "listeners": both,
         "advertised.listeners": both,
         "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
         "inter.broker.listener.name": "INTERNAL",
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
         "listener.name.clients.plain.sasl.jaas.config": f'{module} required user_alice="secret";',
+        "scram-sha-512.sasl.jaas.config": f"{scram_module} required;",
+        "listener.name.clients.scram-sha-512.connections.max.reauth.ms": "1200",
     }
     with Cluster(brokers=1, overrides=overrides):
         topics = Topics(f"127.0.0.1:{internal}")
         name = topics.create()
         topics.fill(name, HUNDRED)
         outside = Topics(f"127.0.0.1:{clients}")
-        secure = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"}
+        secure = {"kafka.security.protocol": "SASL_PLAINTEXT"}
         jaas = 'required username="alice" password="{}";'
+        added = "SCRAM-SHA-512=[password=other]"
+        internal_server = ["--bootstrap-server", f"127.0.0.1:{internal}"]
+        configs = ["configs", *internal_server, "--alter", "--user", "alice"]
+        assert cli_main.run([*configs, "--add-config", added]) == 0
 
-        def read(password):
-            given = {**secure, "kafka.sasl.jaas.config": f"{module} {jaas.format(password)}"}
+        def read(mechanism, login_module, password, times=1):
+            given = {
+                **secure,
+                "kafka.sasl.mechanism": mechanism,
+                "kafka.sasl.jaas.config": f"{login_module} {jaas.format(password)}",
+            }
             options = outside.source(subscribe=name, **given)
             client = KafkaClient(options.connect)
             try:
                 from ottla.spark.source.planner import Planner
 
-                return read_ranges(client, Planner(client, options).batch(), options).num_rows
+                for _ in range(times):
+                    found = read_ranges(client, Planner(client, options).batch(), options).num_rows
+                    if times > 1:
+                        time.sleep(1.1)  # longer than most of a session
+                return found
             finally:
                 client.close()
 
-        assert read("secret") == 100
-        with pytest.raises(SourceError, match="Authentication failed"):
-            read("guess")
+        assert read("PLAIN", module, "secret") == 100
+        assert read("SCRAM-SHA-512", scram_module, "other", times=3) == 100
+        for mechanism, login_module in (("PLAIN", module), ("SCRAM-SHA-512", scram_module)):
+            with pytest.raises(SourceError, match="Authentication failed"):
+                read(mechanism, login_module, "guess")

@@ -5,9 +5,10 @@
 
 A set is described beside this file: `<set>.xml` is a pom whose jars are copied, `<set>.txt` pins a
 source distribution whose tests are unpacked, `<set>/go.mod` pins a Go module whose tests are
-compiled. Each tool runs with the machine's own settings. A set that is already there is reused
-until its description changes. Without the tool this says so and ends well: the tests that need the
-set are skipped. `OTTLA_REQUIRE_PEERS=1` makes a missing set a failure; CI sets it.
+compiled or, with a `main.go` beside it, what that program needs. Each tool runs with the machine's
+own settings. A set that is already there is reused until its description changes. Without the tool
+this says so and ends well: the tests that need the set are skipped. `OTTLA_REQUIRE_PEERS=1` makes a
+missing set a failure; CI sets it.
 """
 
 from __future__ import annotations
@@ -163,10 +164,27 @@ class GoTests(PeerSet):
         return "fetched and compiled"
 
 
+class GoProgram(GoTests):
+    """A program of ours on clients written in Go."""
+
+    @property
+    def description(self) -> list[Path]:
+        return [*super().description, HERE / self.name / "main.go"]
+
+    def bring(self, tool: str, output: Path) -> str:
+        command = [tool, "build", "-mod=readonly", "-o", str(output / "program"), "."]
+        self.run(command, output, HERE / self.name)
+        return "fetched and compiled"
+
+
+def _go_set(folder: Path) -> PeerSet:
+    return (GoProgram if (folder / "main.go").exists() else GoTests)(folder.name)
+
+
 def known_sets() -> dict[str, PeerSet]:
     jars: list[PeerSet] = [JarSet(pom.stem) for pom in HERE.glob("*.xml")]
     sdists: list[PeerSet] = [SdistTests(pins.stem) for pins in HERE.glob("*.txt")]
-    modules: list[PeerSet] = [GoTests(module.parent.name) for module in HERE.glob("*/go.mod")]
+    modules: list[PeerSet] = [_go_set(module.parent) for module in HERE.glob("*/go.mod")]
     return {peers.name: peers for peers in sorted(jars + sdists + modules, key=lambda p: p.name)}
 
 

@@ -28,10 +28,18 @@ class Turns:
         self._turn_s = turn_s
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_scheduled = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def _now(self) -> Callable[[], float]:
+        # Remembered: asking for the loop is a system call in Python 3.11 (getpid).
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop.time
 
     async def each(self, items: Iterable[_Item]) -> AsyncIterator[_Item]:
         """The items, one by one; others have their turn in between when it is time."""
-        now = asyncio.get_running_loop().time
+        now = self._now
         ends = now() + self._turn_s
         for item in items:
             yield item
@@ -41,7 +49,7 @@ class Turns:
 
     def start(self, work: Generator[object, None, _Result]) -> Work[_Result]:
         """Begins work that may be left at each `yield`; most of it ends in its first turn."""
-        begun = Work(work, asyncio.get_running_loop().time, self._turn_s)
+        begun = Work(work, self._now, self._turn_s)
         begun.take_turn()
         return begun
 

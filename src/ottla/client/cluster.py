@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ottla.client.connection import Connection
 from ottla.config.definitions import ConfigError
 from ottla.errors import ErrorCode, HandshakeRefused, KafkaError
-from ottla.security.sasl.exchange import Credentials
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.runtime import Runtime
+    from ottla.security.sasl.exchange import Credentials
     from ottla.wire.codec import Message
 
 T = TypeVar("T")

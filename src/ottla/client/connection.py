@@ -20,7 +20,7 @@ from ottla.wire import framing, messages
 from ottla.wire.codec import Message, WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from ottla.security.sasl.exchange import Credentials
 
@@ -94,8 +94,9 @@ class Connection(asyncio.Protocol):
         refuses the other."""
         from ottla.client.sasl import authenticate  # few connections need it
 
-        def send(message: Message, version: int) -> Awaitable[Any]:
-            return self._answer_to(self._write(message, version), timeout_ms)
+        async def send(message: Message, version: int) -> Any:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._write(message, version)
 
         began = asyncio.get_running_loop().time()
         try:
@@ -116,9 +117,7 @@ class Connection(asyncio.Protocol):
     ) -> Any:
         """The decoded answer. A request that times out closes the connection: its answer could
         come later and there is nobody left to take it."""
-        return await self._answer_to(self.send_nowait(message, version), timeout_ms)
-
-    async def _answer_to(self, future: asyncio.Future[Any], timeout_ms: float) -> Any:
+        future = self.send_nowait(message, version)
         # Not asyncio.timeout, which costs a follower's fetch as much as its encoding.
         timer = future.get_loop().call_later(timeout_ms / 1000, self._time_out, future)
         try:

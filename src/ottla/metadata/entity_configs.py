@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_plus
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import (
     BadVersionError,
     CreateMode,
@@ -19,7 +20,13 @@ from ottla.metadata.store import (
     NoNodeError,
     StoreError,
 )
-from ottla.metadata.znodes import DEFAULT_ENTITY, ConfigChange, ConfigChangeZnode, ConfigZnode
+from ottla.metadata.znodes import (
+    DEFAULT_ENTITY,
+    MAX_ZNODE_BYTES,
+    ConfigChange,
+    ConfigChangeZnode,
+    ConfigZnode,
+)
 
 if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
@@ -60,11 +67,17 @@ async def change_entity(
     store: MetadataStore, entity_path: str, edit: Callable[[Configs], Configs]
 ) -> None:
     """Writes what `edit` makes of the configs and tells all brokers. `edit` may raise, and may be
-    called again where somebody else was quicker."""
+    called again where somebody else was quicker. Raises INVALID_REQUEST for more than a znode
+    holds."""
     path = f"/config/{entity_path}"
     for _ in range(_ATTEMPTS):
         configs, version = await _read(store, path)
         data = ConfigZnode.encode(edit(configs))
+        if len(data) > MAX_ZNODE_BYTES:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"The configs have {len(data)} bytes together, at most {MAX_ZNODE_BYTES}.",
+            )
         try:
             if version is None:
                 await _create(store, path, data)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
     from prometheus_client import Metric
 
     from ottla.pipelines.stream_run import StreamRun
 
 LOOPBACK = "127.0.0.1"
+LOCAL_NAMES = ("localhost", LOOPBACK)
+REQUEST_TIMEOUT_S = 10
 
 
 class JobMetrics:
@@ -63,9 +67,27 @@ def serve(metrics: JobMetrics, port: int) -> Iterator[int]:
         server, thread = start_http_server(port, LOOPBACK, registry)
     except OSError as error:
         raise OttlaError(f"metrics: port {port}: {error.strerror or error}") from None
+    # Half a request must not keep a thread for ever.
+    handler = cast("type", server.RequestHandlerClass)
+    server.RequestHandlerClass = type("Handler", (handler,), {"timeout": REQUEST_TIMEOUT_S})
+    server.set_app(_for_local_names(cast("WSGIApplication", server.get_app())))
     try:
         yield server.server_port
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _for_local_names(app: WSGIApplication) -> WSGIApplication:
+    """A page in a browser whose name was made to point here sends that name: it gets nothing."""
+
+    def guarded(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        name, _, port = environ.get("HTTP_HOST", LOOPBACK).rpartition(":")
+        host = (name if name and port.isdigit() else environ.get("HTTP_HOST", LOOPBACK)).lower()
+        if host not in LOCAL_NAMES:
+            start_response("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"ask for localhost\n"]
+        return app(environ, start_response)
+
+    return guarded

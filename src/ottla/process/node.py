@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.membership import registration
 from ottla.broker.network.limits import ConnectionQuotas
-from ottla.broker.network.memory import ConnectionMemory, limit_of
+from ottla.broker.network.memory import accounts as memory_accounts
 from ottla.broker.network.server import BrokerServer
 from ottla.broker.replication.catch_up import settle_when_named
 from ottla.errors import InvariantViolated
@@ -195,12 +195,13 @@ class Node:
             await keys.start()
         sasl_users = make_sasl_users(parts.scram_users, token_keys, self.runtime)
         delays = make_login_delays(self.config)
-        memory = ConnectionMemory(limit_of(self.config))
+        memory = memory_accounts(self.config)
         for endpoint in self.config.listeners:
             is_tls = endpoint.security_protocol.endswith("SSL")
             tls = self.tls.endpoint(endpoint.listener) if self.tls and is_tls else None
+            account = memory[endpoint.listener]
             server = BrokerServer(
-                self.runtime, self.config, endpoint, quotas, memory, sasl_users, delays, tls
+                self.runtime, self.config, endpoint, quotas, account, sasl_users, delays, tls
             )
             await _bind(server, endpoint)
             self._servers.append(server)
@@ -295,6 +296,9 @@ class Node:
                 # after, because topics may have ended in between.
                 await self.parts.stale_logs.settle()
                 await self.parts.stale_logs.forget_ended_topics()
+                if self.parts.scram_users is not None:
+                    # Notes live for 15 minutes: users may have gone unseen.
+                    await self.parts.scram_users.load_all(self.services.store)
                 await self._register(check_endpoints=False)
                 await self._settle_logs()
                 break

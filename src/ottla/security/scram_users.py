@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.metadata.entity_configs import USERS, desanitize, read_entity, user_names
+from ottla.metadata.entity_configs import USERS, desanitize, read_entity, sanitize, user_names
 from ottla.metadata.znodes import DEFAULT_ENTITY
 from ottla.security.sasl.scram import (
     SCRAM_HASHES,
@@ -47,7 +47,10 @@ class ScramUserCache:
         return None if self._tokens is None else self._tokens.find(mechanism, token_id)
 
     async def load_all(self, store: MetadataStore) -> None:
-        for name in await user_names(store):
+        """Every user that is there, and those that were; more than once where notes may have been
+        missed."""
+        known = {sanitize(name) for _, name in self._credentials}
+        for name in sorted(known.union(await user_names(store))):
             await self.take(store, f"{USERS}/{name}")
 
     async def take(self, store: MetadataStore, entity_path: str) -> None:

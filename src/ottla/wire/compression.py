@@ -1,6 +1,6 @@
 """The four codecs of record batches, with a limit on what a decompressed block may hold.
 
-cramjam is imported on first use: a broker that only passes batches on never loads it.
+cramjam is imported on first use: a broker that meets no compressed batch never loads it.
 """
 
 from __future__ import annotations

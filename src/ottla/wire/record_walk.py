@@ -31,19 +31,18 @@ _TWO_BYTES_MASK = (1 << _TWO_BYTE_BITS) - 1
 # byte of those of two; the second of those of three, whose first begins anew with each block.
 _ONE_BYTE, _BLOCK = 64, 8192
 _OFFSETS = bytes(range(0, 128, 2))
-_LOW_OFFSETS = bytes(2 * number & 127 | 128 for number in range(_BLOCK))
-_HIGH_OFFSETS = bytes(number >> 6 for number in range(_BLOCK))
-_MIDDLE_OFFSETS = bytes(number >> 6 | 128 for number in range(_BLOCK))
+_LOW_OFFSETS = bytes(range(128, 256, 2)) * 128
+_HIGH_OFFSETS = b"".join(bytes((byte,)) * 64 for byte in range(128))
+_MIDDLE_OFFSETS = b"".join(bytes((byte,)) * 64 for byte in range(128, 256))
 # 1 for the bytes of a varint that are not its last.
 _IS_CONTINUED = bytes(128) + b"\x01" * 128
 _IS_LAST = b"\x01" * 128 + bytes(128)
 _SINGLE = [bytes((byte,)) for byte in range(256)]
 # Zig-zag varints of one byte in the order of their values, which begin at -64.
 _RANKS = bytes((byte >> 1 ^ -(byte & 1)) + 64 for byte in range(128)) + bytes(128)
-# Of them, those that are at most 0, 1, 2…
-_UP_TO = [
-    bytes(byte for byte in range(128) if (byte >> 1 ^ -(byte & 1)) <= most) for most in range(64)
-]
+# The same the other way round; and of them those that are at most 0, 1, 2…
+_BY_VALUE = bytes(2 * value ^ value >> 7 for value in range(-64, 64))
+_UP_TO = [_BY_VALUE[: most + 65] for most in range(64)]
 
 
 class Flaw(Enum):

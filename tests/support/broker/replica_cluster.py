@@ -209,10 +209,16 @@ class Broker:
         return log
 
     async def produce(
-        self, count: int = 1, *, acks: int = 1, timeout_ms: int = 1000, tp: TopicPartition = TP
+        self,
+        count: int = 1,
+        *,
+        acks: int = 1,
+        timeout_ms: int = 1000,
+        tp: TopicPartition = TP,
+        value: bytes = b"v" * 20,
     ) -> ProduceResult:
         results = await self.manager.appends.append(
-            {tp: client_batch(count)}, acks=acks, timeout_ms=timeout_ms
+            {tp: client_batch(count, value=value)}, acks=acks, timeout_ms=timeout_ms
         )
         return results[tp]
 

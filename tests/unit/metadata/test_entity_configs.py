@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from ottla.errors import KafkaError
 from ottla.metadata.entity_configs import (
     change_entity,
     desanitize,
@@ -73,3 +74,9 @@ async def test_somebody_who_is_always_quicker(store: EmbeddedStore) -> None:
     with pytest.raises(StoreError):
         await change_entity(Busy(store._engine), user_path("a"), lambda _: {"k": "v"})
     assert quicker == 10
+
+
+async def test_more_than_a_znode_holds(store: EmbeddedStore) -> None:
+    with pytest.raises(KafkaError, match="bytes together, at most"):
+        await change_entity(store, user_path("a"), lambda _: {"k": "v" * 2_000_000})
+    assert await user_names(store) == []

@@ -9,6 +9,7 @@ from ottla.config.definitions import ConfigError
 from ottla.security.authorizer import authorizer_settings
 from ottla.security.listeners import broker_credentials, check_security, sasl_settings
 from ottla.security.sasl.plain import PlainCredentials
+from ottla.security.sasl.scram_client import ScramCredentials
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 BASE = {
@@ -92,3 +93,56 @@ def test_authorizer_settings() -> None:
     assert settings.allow_everyone_if_no_acl_found
     with pytest.raises(ConfigError, match="url is not supported"):
         authorizer_settings(given | {"authorizer.zookeeper.url": "z:1"})
+
+
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+SEVERAL = {
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256, PLAIN,SCRAM-SHA-512,PLAIN",
+    "scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+    "scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
+}
+
+
+def test_several_mechanisms_at_once() -> None:
+    one = sasl_settings(config(**SEVERAL), "ONE")
+    assert one is not None
+    assert one.mechanisms == ("SCRAM-SHA-256", "PLAIN", "SCRAM-SHA-512")
+    assert one.plain_users == {"all": "x"}
+    without_plain = sasl_settings(
+        config(**SEVERAL | {"sasl.enabled.mechanisms": "SCRAM-SHA-512"}), "ONE"
+    )
+    assert without_plain is not None and without_plain.plain_users == {}
+
+
+def test_every_mechanism_has_its_module() -> None:
+    wrong = SEVERAL | {"listener.name.one.scram-sha-256.sasl.jaas.config": f"{MODULE} required;"}
+    with pytest.raises(ConfigError, match="ScramLoginModule"):
+        sasl_settings(config(**wrong), "ONE")
+    assert sasl_settings(config(**wrong), "TWO") is not None
+
+
+def test_brokers_that_show_themselves_by_scram() -> None:
+    among = SEVERAL | {
+        "inter.broker.listener.name": "ONE",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+        "listener.name.one.scram-sha-512.sasl.jaas.config": (
+            f'{SCRAM} required username="b" password="p";'
+        ),
+    }
+    shown = broker_credentials(config(**among), "ONE")
+    assert shown == ScramCredentials("SCRAM-SHA-512", "b", "p")
+    check_security(config(**among))
+
+
+def test_the_nearest_end_of_sessions_counts() -> None:
+    ends = {
+        "connections.max.reauth.ms": "1000",
+        "listener.name.one.connections.max.reauth.ms": "2000",
+        "listener.name.one.plain.connections.max.reauth.ms": "3000",
+    }
+    one, two = (sasl_settings(config(**SEVERAL, **ends), name) for name in ("ONE", "TWO"))
+    assert one is not None and two is not None
+    assert one.max_reauth_ms == {"PLAIN": 3000, "SCRAM-SHA-256": 2000, "SCRAM-SHA-512": 2000}
+    assert set(two.max_reauth_ms.values()) == {1000}
+    with pytest.raises(ConfigError, match="Not a number of type LONG"):
+        sasl_settings(config(**{"listener.name.one.connections.max.reauth.ms": "soon"}), "ONE")

@@ -43,6 +43,19 @@ async def test_all_at_the_start_and_one_by_one(store: EmbeddedStore) -> None:
     assert users.find(SCRAM_SHA_512, "a") is None
 
 
+async def test_users_that_went_unseen(store: EmbeddedStore) -> None:
+    """A broker that was away for longer than notes live reads all again."""
+    users = ScramUserCache()
+    for name in ("a", "b,c"):
+        await change_entity(store, user_path(name), lambda _: {SCRAM_SHA_256: TEXT})
+    await users.load_all(store)
+    for name in ("a", "b%2Cc"):
+        await store.delete(f"/config/users/{name}")
+    await change_entity(store, user_path("d"), lambda _: {SCRAM_SHA_256: TEXT})
+    await users.load_all(store)
+    assert [users.find(SCRAM_SHA_256, name) for name in ("a", "b,c", "d")] == [None, None, KNOWN]
+
+
 async def test_entities_that_are_no_users(store: EmbeddedStore) -> None:
     users = ScramUserCache()
     for path in ("users/<default>", "users/a/clients/c", "clients/a"):

@@ -13,6 +13,7 @@ import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from ottla.bounds.batches import check_changes
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.entity_configs import change_entity, user_path
 from ottla.metadata.store import StoreError
@@ -33,6 +34,7 @@ async def handle(
     if not ctx.services.controller.is_active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     require_cluster(ctx, Operation.ALTER)
+    check_changes(len(request.upsertions) + len(request.deletions))
     upsertions = [
         Upsertion(item.name, item.mechanism, item.iterations, item.salt, item.salted_password)
         for item in request.upsertions
@@ -45,7 +47,7 @@ async def handle(
         by_user[deletion.name][1].append(deletion)
     for upsertion in upsertions:
         by_user[upsertion.name][0].append(upsertion)
-    for name, (own_upsertions, own_deletions) in by_user.items():
+    async for name, (own_upsertions, own_deletions) in ctx.turns.each(by_user.items()):
         if name not in errors:
             errors[name] = await _change(ctx.services.store, name, own_upsertions, own_deletions)
     result_class = m.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult

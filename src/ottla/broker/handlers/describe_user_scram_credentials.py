@@ -31,10 +31,13 @@ async def handle(
     store = ctx.services.store
     if request.users:
         times = Counter(user.name for user in request.users)
-        results = [await _asked_for(store, name, count) for name, count in times.items()]
+        results = [
+            await _asked_for(store, name, count)
+            async for name, count in ctx.turns.each(times.items())
+        ]
     else:
         names = sorted(desanitize(name) for name in await user_names(store))
-        found = [await _result(store, name) for name in names]
+        found = [await _result(store, name) async for name in ctx.turns.each(names)]
         results = [result for result in found if result is not None]
     return m.DescribeUserScramCredentialsResponse(error_message="", results=results)
 

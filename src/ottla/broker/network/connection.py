@@ -329,7 +329,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 raise
             except Exception as error:
                 # Also where the handler's answer does not fit its schema, which is our fault.
-                await self._answer_failure(call, bill, error)
+                await self._answer_failure(call, bill, dispatch.as_answered(error))
         except CloseConnection as error:
             self.close(str(error))
 
@@ -376,9 +376,11 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     async def _answer(self, call: dispatch.Call, bill: Bill | None, response: Any) -> None:
         self._mute(asked_wait_ms(response) if bill is None else bill.charge(response))
-        await _write_in_turns(
-            self._answers, self.server.services.turns, dispatch.encode_answer(call, response)
-        )
+        encoded = dispatch.encode_answer(call, response)
+        if isinstance(encoded, list):
+            self._answers.write(encoded)
+        else:
+            await _write_in_turns(self._answers, self.server.services.turns, encoded)
         if bill is not None:
             bill.close(response)
 

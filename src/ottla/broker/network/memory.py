@@ -76,6 +76,21 @@ def limit_of(config: BrokerConfig) -> int | None:
     return None if limit <= 0 else max(limit, config.integer("socket.request.max.bytes"))
 
 
+def accounts(config: BrokerConfig) -> dict[str, ConnectionMemory]:
+    """By listener: one account for all of them. Where brokers have a listener of their own it has
+    another one, so that clients cannot keep brokers and controller from talking."""
+    limit = limit_of(config)
+    names = [endpoint.listener for endpoint in config.listeners]
+    found = dict.fromkeys(names, ConnectionMemory(limit))
+    if len(names) > 1:
+        control_plane = config.optional_text("control.plane.listener.name")
+        for own in {config.inter_broker_listener, (control_plane or "").upper()}.intersection(
+            names
+        ):
+            found[own] = ConnectionMemory(limit)
+    return found
+
+
 class _Lane:
     """Unfinished frames of one kind: who waits, and up to where they may fill the account."""
 

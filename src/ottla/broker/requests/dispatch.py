@@ -183,8 +183,9 @@ def unsupported_api_versions(loaded: LoadedRoute) -> Any:
     )
 
 
-def encode_answer(call: Call, response: Any) -> Generator[None, None, Chunks]:
-    """The frame to send, empty where the request wants no answer; may be left at every `yield`."""
+def encode_answer(call: Call, response: Any) -> Chunks | Generator[None, None, Chunks]:
+    """The frame to send, empty where the request wants no answer. One that may be long is made by a
+    generator, which may be left at every `yield` and raises TooLarge."""
     api_key = call.loaded.route.api_key
     if api_key == _PRODUCE and call.request.acks == 0:
         if response is not None and _has_produce_error(response):
@@ -195,12 +196,15 @@ def encode_answer(call: Call, response: Any) -> Generator[None, None, Chunks]:
         return []
     if api_key in (_PRODUCE, _FETCH):
         return framing.encode_response(response, call.answer_version, call.correlation_id)
-    try:
-        return (yield from _encode_bounded(call, response))
-    except TooLarge as error:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"The answer would be too large, {error}: ask for less."
-        ) from None
+    return _encode_bounded(call, response)
+
+
+def as_answered(error: Exception) -> Exception:
+    """An answer that became too large is told as what it is: the client asks for too much."""
+    if isinstance(error, TooLarge):
+        text = f"The answer would be too large, {error}: ask for less."
+        return KafkaError(ErrorCode.INVALID_REQUEST, text)
+    return error
 
 
 def _encode_bounded(call: Call, response: Any) -> Generator[None, None, Chunks]:

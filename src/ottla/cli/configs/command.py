@@ -24,6 +24,7 @@ from ottla.cli.options import (
     bootstrap_option,
     command_config_option,
     connect_admin,
+    credentials_option,
     describe_error,
     flag,
     output_option,
@@ -52,6 +53,7 @@ class ConfigCommandFailed(click.ClickException):
     "--zookeeper", metavar="HOST:PORT/CHROOT",
     help="Write SCRAM credentials of users to the store, before brokers run.",
 )  # fmt: skip
+@credentials_option
 @command_config_option
 @flag("alter", "Change configs.")
 @flag("describe", "Show configs.")

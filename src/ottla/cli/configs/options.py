@@ -30,6 +30,7 @@ class ConfigOptions:
 
     bootstrap_server: str | None = None
     zookeeper: str | None = None
+    zk_credentials: Path | None = None
     command_config: Path | None = None
     output: str = "text"
     alter: bool = False

@@ -36,7 +36,9 @@ async def execute(
             "--zookeeper is for SCRAM credentials of users before brokers run; use "
             "--bootstrap-server for everything else"
         )
-    async with await ZooKeeperAdmin.connect(system_runtime(), options.zookeeper or "") as admin:
+    async with await ZooKeeperAdmin.connect(
+        system_runtime(), options.zookeeper or "", options.zk_credentials
+    ) as admin:
         if options.alter:
             await _alter(admin, entity, added, removed)
         else:

@@ -167,7 +167,7 @@ class Segment:
         head_bytes = LOG_OVERHEAD_BYTES if sliced else max(wanted, LOG_OVERHEAD_BYTES)
         data = self.file().read_at(head_bytes, position)
         first_batch = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big")
-        if first_batch > wanted or wanted < LOG_OVERHEAD_BYTES:
+        if first_batch > (wanted if sliced else len(data)) or wanted < LOG_OVERHEAD_BYTES:
             if not min_one_batch:
                 return EMPTY
             wanted = min(first_batch, available)

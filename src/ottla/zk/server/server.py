@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from ottla.bounds.repeated_lines import RepeatedLines
 from ottla.errors import InvariantViolated
 from ottla.metadata.store import (
     AuthFailedError,
@@ -28,7 +29,6 @@ from ottla.zk.jute import JuteError
 from ottla.zk.server import words
 from ottla.zk.server.acl import Identity, with_proof
 from ottla.zk.server.admission import MAX_CLIENT_CONNECTIONS, MAX_CONNECTIONS, Admission
-from ottla.zk.server.complaints import Complaints
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.holdings import MAX_HELD_BYTES, Holdings
 from ottla.zk.server.journal import make_folder
@@ -94,8 +94,8 @@ class ZooKeeperServer:
         self._asked_port = port
         self._secure = secure
         self._admission = Admission(max_connections, max_client_connections)
-        self._refusals = Complaints()
-        self._closings = Complaints()
+        # About what any client can cause.
+        self._lines = RepeatedLines(logger, runtime.clock)
         self._on_failure = on_failure
         self._lock: HeldLock | None = None
         self._server: Server | None = None
@@ -165,9 +165,9 @@ class ZooKeeperServer:
     def admit(self, connection: _Connection) -> bool:
         refusal = self._admission.admit(connection.host)
         if refusal is not None:
-            line = self._refusals.line(refusal, self._runtime.clock.monotonic_ms())
-            if line is not None:
-                logger.warning("a connection was refused: %s", line)
+            self._lines.log(
+                logging.WARNING, connection.host, "refused", "a connection was refused: %s", refusal
+            )
             return False
         self.connections[connection] = None
         return True
@@ -179,11 +179,9 @@ class ZooKeeperServer:
         self.holdings.note(connection, 0)
 
     def tell_closing(self, connection: _Connection, reason: object) -> None:
-        line = self._closings.line(
-            f"closing {connection.name}: {reason}", self._runtime.clock.monotonic_ms()
+        self._lines.log(
+            logging.WARNING, connection.host, "closing", "closing %s: %s", connection.name, reason
         )
-        if line is not None:
-            logger.warning("%s", line)
 
     def status(self) -> words.Status:
         engine = self.engine

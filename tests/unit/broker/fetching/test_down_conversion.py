@@ -13,6 +13,7 @@ from ottla.broker.replication.examiner import Examiner
 from ottla.broker.replication.fetch_protocol import FetchResult
 from ottla.errors import ErrorCode
 from ottla.runtime import system_runtime
+from ottla.storage.segment.slices import RecordSlice
 from ottla.wire import message_sets, records
 from ottla.wire.compression import GZIP, ZSTD
 
@@ -158,3 +159,37 @@ async def test_others_are_served_within_a_large_batch(codec: int) -> None:
     task.cancel()
     assert _offsets(result) == list(range(5000))
     assert turns >= 10
+
+
+class _File:
+    """Records that are still in their file."""
+
+    def __init__(self, data: bytes) -> None:
+        self.cuts, self.data, self.read_bytes = 0, data, 0
+
+    def file(self) -> _File:
+        return self
+
+    def read_at(self, size: int, position: int) -> bytes:
+        self.read_bytes += size
+        return self.data[position : position + size]
+
+
+async def test_no_more_is_read_than_may_be_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(down_conversion, "MOST_CONVERTED_BYTES", 1000)
+    large = _batch(0, value=b"x" * 5000)
+    file = _File(large + b"".join(_batch(3 * n) for n in range(1, 500)))
+    whole = RecordSlice(file, 0, len(file.data))  # type: ignore[arg-type]
+    result = await _conversion(3).convert(_result()._replace(records=whole), 0)
+    assert _offsets(result) == [0, 1, 2], "the first batch is given whole"
+    assert file.read_bytes < len(large) + 2000
+    small = RecordSlice(file, len(large), len(file.data) - len(large))  # type: ignore[arg-type]
+    result = await _conversion(3).convert(_result()._replace(records=small), 3)
+    assert 3 < len(_offsets(result)) < 100
+
+
+async def test_records_that_left_the_log_meanwhile_are_asked_for_again() -> None:
+    file = _File(_batch())
+    result = _result()._replace(records=RecordSlice(file, 0, len(file.data)))  # type: ignore[arg-type]
+    file.cuts += 1
+    assert (await _conversion(3).convert(result, 0)).error is ErrorCode.KAFKA_STORAGE_ERROR

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 from ottla.broker.fetching.params import FetchParams
-from ottla.broker.replication.fetch_protocol import FetchPartition
+from ottla.broker.replication.fetch_protocol import FetchPartition, FetchResult
 from ottla.errors import ErrorCode
+from ottla.storage.segment.slices import RecordSlice
 from tests.support.broker.replica_cluster import (
     EVERYTHING,
     TP,
@@ -45,6 +47,31 @@ async def test_consumers_see_up_to_the_high_watermark(brokers: MakeBrokers) -> N
     stranger = FetchParams(replica_id=77)
     ((_, result),) = await leader.fetches.fetch(stranger, [(TP, FetchPartition(0, EVERYTHING))])
     assert (result.error, result.size) == (ErrorCode.NONE, 0)
+
+
+async def test_large_records_stay_in_their_file(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    broker.order(0, 1, replicas=[0])
+    for _ in range(8):
+        await broker.produce(1, value=bytes(20_000))
+    result = await read(broker, 0)
+    assert isinstance(result.records, RecordSlice)
+    stored = broker.log.read(0, EVERYTHING, broker.log.end_offset, min_one_batch=True)
+    assert result.records.read(0, EVERYTHING) == bytes(stored)
+    assert isinstance((await read(broker, 0, max_bytes=50_000)).records, memoryview)
+
+
+async def test_a_fetch_that_waits_holds_no_records(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    broker.order(0, 1, replicas=[0])
+    await broker.produce(1, value=b"y" * 20_000)
+    waiting = asyncio.ensure_future(read(broker, 0, max_wait_ms=60_000, min_bytes=50_000))
+    await until(lambda: len(broker.partition.fetch_waits) == 1)
+    held = [each for each in gc.get_objects() if isinstance(each, FetchResult) and each.records]
+    assert held == []
+    for _ in range(2):
+        await broker.produce(1, value=b"y" * 20_000)
+    assert (await asyncio.wait_for(waiting, 60)).size > 60_000
 
 
 async def test_a_long_poll_ends_with_data_or_in_time(brokers: MakeBrokers) -> None:

@@ -12,6 +12,7 @@ from ottla.broker.network.memory import (
     SMALL_BYTES,
     USUAL_FRAME_BYTES,
     ConnectionMemory,
+    accounts,
     limit_of,
 )
 from ottla.config.broker import BrokerConfig
@@ -221,6 +222,16 @@ def test_the_limit_is_finite_unless_told_otherwise() -> None:
     assert limit_of(_config(queued_max_request_bytes="-1")) is None
     # Kafka would start on this file, so Ottla does.
     assert limit_of(_config(socket_request_max_bytes=str(300 * MB))) == 300 * MB
+
+
+def test_brokers_among_themselves_have_an_account_of_their_own() -> None:
+    one = accounts(_config(listeners="PLAINTEXT://h:1"))
+    assert list(one) == ["PLAINTEXT"]
+    names = "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT"
+    given = {"listener.security.protocol.map": names, "listeners": "A://h:1,B://h:2,C://h:3"}
+    several = accounts(_config(**given, inter_broker_listener_name="C"))
+    assert several["A"] is several["B"] is not several["C"]
+    assert several["C"].limit == 256 * MB
 
 
 async def test_without_a_limit_nobody_waits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -37,8 +38,10 @@ class Stage:
 def stage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Stage:
     engine = Engine(system_runtime())
 
-    async def connect(_: Runtime, connect_string: str) -> ZooKeeperAdmin:
-        assert connect_string == "z:1"
+    async def connect(
+        _: Runtime, connect_string: str, credentials: Path | None = None
+    ) -> ZooKeeperAdmin:
+        assert (connect_string, credentials) == ("z:1", None)
         return ZooKeeperAdmin(EmbeddedStore(engine), Random(1))
 
     monkeypatch.setattr(ZooKeeperAdmin, "connect", connect)

@@ -93,7 +93,7 @@ def test_without_the_tools_it_says_so_and_ends_well_unless_peers_are_required(
 ):
     assert fetch.main([]) == 0
     printed = capsys.readouterr().out.splitlines()
-    tools = {"franz-go": "go", "kafka-python-suite": "pip"}
+    tools = {"franz-go": "go", "go-clients": "go", "kafka-python-suite": "pip"}
     assert printed[:-1] == [
         f"peers: {name}: skipped: {tools.get(name, 'mvn')} not found" for name in fetch.known_sets()
     ]
@@ -133,6 +133,19 @@ def test_the_tests_of_a_go_module_are_compiled(fetch, tool, tmp_path, capsys):
     assert fetch.main(["franz-go"]) == 0
     assert capsys.readouterr().out == "peers: franz-go: fetched and compiled\n"
     assert (tmp_path / "cache" / "peers" / "franz-go" / "tests").is_file()
+
+
+def test_a_program_in_go_is_built(fetch, tool, tmp_path, capsys):
+    tool(
+        "go",
+        "assert sys.argv[1] == 'build' and pathlib.Path('main.go').is_file()\n"
+        "target = pathlib.Path(sys.argv[sys.argv.index('-o') + 1])\n"
+        "target.parent.mkdir()\n"
+        "target.touch()",
+    )
+    assert fetch.main(["go-clients"]) == 0
+    assert capsys.readouterr().out == "peers: go-clients: fetched and compiled\n"
+    assert (tmp_path / "cache" / "peers" / "go-clients" / "program").is_file()
 
 
 def test_a_failing_go_is_quoted(fetch, tool, capsys):

@@ -1,4 +1,4 @@
-module ottla/go_sasl
+module ottla/go-clients
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 // Logs in with SASL, writes one record and reads it back: with franz-go and with kafka-go.
 //
-// go_sasl <franz-go|kafka-go> <bootstrap> <mechanism> <user> <password> <topic> <value>
+// program <franz-go|kafka-go> <bootstrap> <mechanism> <user> <password> <topic> <value>
 //
 // Prints the value that was read. A second word `token` after it makes user and password the id and
 // the HMAC of a delegation token (franz-go only).
