@@ -29,13 +29,14 @@ _MB = 1 << 20
 
 
 class Bound(NamedTuple):
-    """What an attack may cost, wide enough for a slow machine."""
+    """What an attack may cost. The wait is for machines that are busy with other things as well: a
+    turn that is too long shows in the processor time of its one request."""
 
     cpu_s: float = 3.0
     memory_mb: float = 64.0
     answer_mb: float = 8.0
     log_kb: float = 256.0
-    wait_ms: float = 1500.0
+    wait_ms: float = 5000.0
 
 
 class Traffic(NamedTuple):
@@ -215,7 +216,7 @@ def _zstd_bombs(side: Any, _: contextlib.ExitStack) -> Traffic:
 
 
 def _zstd_bombs_plain(side: Any, _: contextlib.ExitStack) -> Traffic:
-    return _exchange(side.port, [produce(TOPIC, zstd_bomb())] * 20)
+    return _exchange(side.port, [produce(TOPIC, zstd_bomb())] * 5)
 
 
 def fetch_all(topic: str, max_bytes: int = 0x7FFFFFFF) -> bytes:
@@ -480,7 +481,6 @@ BROKER_ATTACKS = (
         "DescribeGroups of one name 7 million times",
         "30 s, 1.3 GB",
         _describe_groups,
-        Bound(memory_mb=400),
     ),
     Attack(
         "other-groups",
@@ -505,7 +505,7 @@ BROKER_ATTACKS = (
     ),
     Attack(
         "zstd-bombs-plain",
-        "20 zstd bombs of 1 GB on one connection",
+        "5 zstd bombs of 1 GB on one connection",
         "they were taken",
         _zstd_bombs_plain,
         _UNPACKED,

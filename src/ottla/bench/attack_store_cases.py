@@ -81,7 +81,7 @@ def _watches(side: Any, _: contextlib.ExitStack) -> Traffic:
 
 
 def _connections(side: Any, stack: contextlib.ExitStack) -> Traffic:
-    for _ in range(descriptors(2000)):
+    for _ in range(descriptors(500)):
         with contextlib.suppress(ConnectionError, TimeoutError):
             stack.enter_context(wire.StorePeer(side.port, wait_s=1.0))
     return Traffic(0)
@@ -160,7 +160,7 @@ STORE_ATTACKS = (
         _watches,
         Bound(memory_mb=400, cpu_s=10),
     ),
-    Attack("store-connections", "2,000 connections of one address", "all were kept", _connections),
+    Attack("store-connections", "500 connections of one address", "all were kept", _connections),
     Attack("store-identities", "20,000 digest identities on one connection", "", _identities),
     Attack(
         "store-count-children",

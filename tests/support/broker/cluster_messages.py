@@ -83,7 +83,6 @@ def context(
         "turns": Turns(),
         "tls": None,
         "orders": SimpleNamespace(epochs=OrderEpochs(), log=OrderLog(1)),
-        "tls": None,
     }
     known.update(services)
     header = RequestHeader(0, version, 1, "test")

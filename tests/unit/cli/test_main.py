@@ -126,7 +126,8 @@ def test_a_dead_bootstrap_server_is_one_line_soon() -> None:
         (["broker", "--config", "/no/such"], "'/no/such' does not exist."),
         (
             ["bench", "everything"],
-            "'everything' is not one of 'codec', 'store', 'start', 'topics', 'data', 'spark', 'attacks'.",
+            "'everything' is not one of 'codec', 'store', 'start', 'topics', 'data', 'spark', "
+            "'attacks'.",
         ),
     ],
 )
