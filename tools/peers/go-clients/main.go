@@ -3,7 +3,8 @@
 // program <franz-go|kafka-go> <bootstrap> <mechanism> <user> <password> <topic> <value>
 //
 // Prints the value that was read. A second word `token` after it makes user and password the id and
-// the HMAC of a delegation token (franz-go only). With the mechanism `none` nobody logs in. Where
+// the HMAC of a delegation token (franz-go only). With OAUTHBEARER (franz-go only) the password is a
+// signed token. With the mechanism `none` nobody logs in. Where
 // TLS_CA is set, a file of trusted certificates, connections are encrypted; TLS_CERTIFICATE is a file
 // with the key and the certificate to show.
 package main
@@ -24,6 +25,7 @@ import (
 	kafkascram "github.com/segmentio/kafka-go/sasl/scram"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -87,6 +89,8 @@ func franzMechanism(given order) sasl.Mechanism {
 		return auth.AsSha256Mechanism()
 	case "SCRAM-SHA-512":
 		return auth.AsSha512Mechanism()
+	case "OAUTHBEARER":
+		return oauth.Auth{Token: given.password}.AsMechanism()
 	}
 	return plain.Auth{User: given.user, Pass: given.password}.AsMechanism()
 }
