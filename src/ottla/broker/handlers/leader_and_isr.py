@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 # From this version on answers are grouped by topic id.
 _ANSWERS_BY_ID = 5
+# A few milliseconds of work.
+_ORDERS_AT_ONCE = 200
 
 
 async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
@@ -72,7 +74,28 @@ async def _obey(
         controller.log.old_controller("LeaderAndIsr", sender, controller.epochs.controller_epoch)
     if error is not ErrorCode.NONE:
         return _refuse(request, ctx.version, read_orders(request), error)
-    return make_response(request, ctx.version, controller.carry_out(orders, sender) | refused)
+    errors, error = await _carry_out(ctx, request, orders, sender)
+    if error is not ErrorCode.NONE:
+        return _refuse(request, ctx.version, read_orders(request), error)
+    return make_response(request, ctx.version, errors | refused)
+
+
+async def _carry_out(
+    ctx: RequestContext, request: m.LeaderAndIsrRequest, orders: Sequence[Order], sender: Sender
+) -> tuple[Errors, ErrorCode]:
+    """Some at a time, while others are served: one request may be about thousands of partitions.
+    What a newer controller orders in between counts, and so ends the request."""
+    controller = ctx.services.orders
+    # Of two orders for one partition the last one counts, as in Kafka's map of them.
+    single = list({order.tp: order for order in orders}.values())
+    errors = controller.carry_out(single[:_ORDERS_AT_ONCE], sender)
+    for first in range(_ORDERS_AT_ONCE, len(single), _ORDERS_AT_ONCE):
+        await ctx.turns.give()
+        error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
+        if error is not ErrorCode.NONE:
+            return errors, error
+        errors |= controller.carry_out(single[first : first + _ORDERS_AT_ONCE], sender)
+    return errors, ErrorCode.NONE
 
 
 async def _possible(ctx: RequestContext, orders: Sequence[Order]) -> tuple[Errors, list[Order]]:

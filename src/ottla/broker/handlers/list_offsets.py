@@ -26,6 +26,7 @@ from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
+    from ottla.broker.replication.examiner import Examiner
 
     Part = m.ListOffsetsRequest.ListOffsetsPartition
     Answer = m.ListOffsetsResponse.ListOffsetsPartitionResponse
@@ -35,6 +36,8 @@ _FIRST_VERSION_OF = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
 _OLDEST_WITH_LEADER_EPOCH = 4
 _OLDEST_WITH_NOT_AVAILABLE = 5
 _CONSUMER, _DEBUG_CONSUMER = -1, -2
+# How often one is begun anew where retention or compaction comes between.
+_SEARCHES = 3
 
 
 async def handle(ctx: RequestContext, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
@@ -54,7 +57,7 @@ async def handle(ctx: RequestContext, request: m.ListOffsetsRequest) -> m.ListOf
                 partitions=[
                     _failed(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     if topic.name in refused
-                    else _answer(
+                    else await _answer(
                         ctx,
                         request,
                         TopicPartition(topic.name, part.partition_index),
@@ -79,7 +82,7 @@ def _failed(part: Part, code: ErrorCode) -> Answer:
     )
 
 
-def _answer(
+async def _answer(
     ctx: RequestContext,
     request: m.ListOffsetsRequest,
     tp: TopicPartition,
@@ -100,8 +103,8 @@ def _answer(
         if ctx.version == 0:
             answer.old_style_offsets = _segment_starts(ctx, log, part, request.replica_id)
         else:
-            answer.offset, answer.timestamp, leader_epoch = _find(
-                partition, log, part.timestamp, request
+            answer.offset, answer.timestamp, leader_epoch = await _find(
+                partition, log, part.timestamp, request, manager.examiner
             )
             if ctx.version >= _OLDEST_WITH_LEADER_EPOCH:
                 answer.leader_epoch = leader_epoch
@@ -128,8 +131,12 @@ def _visible_end(log: Log, request: m.ListOffsetsRequest) -> int:
     return log.last_stable_offset if committed else log.high_watermark
 
 
-def _find(
-    partition: Partition, log: Log, timestamp: int, request: m.ListOffsetsRequest
+async def _find(
+    partition: Partition,
+    log: Log,
+    timestamp: int,
+    request: m.ListOffsetsRequest,
+    examiner: Examiner,
 ) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch), -1 each where there is none."""
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
@@ -145,15 +152,32 @@ def _find(
         if behind:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return visible_end, -1, partition.leader_epoch
-    if timestamp == _MAX_TIMESTAMP:
-        found = lookup.offset_of_max_timestamp(log)
-    else:
-        found = lookup.offset_at_or_after(log, timestamp)
+    found = await _search(log, timestamp, examiner)
     if found is None or found.offset >= visible_end:
         if behind:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, -1, -1
     return found.offset, found.timestamp, found.leader_epoch
+
+
+async def _search(log: Log, timestamp: int, examiner: Examiner) -> lookup.TimedOffset | None:
+    """Others are served while a long batch is looked through."""
+    for _ in range(_SEARCHES):
+        search = (
+            lookup.search_max_timestamp(log)
+            if timestamp == _MAX_TIMESTAMP
+            else lookup.search_at_or_after(log, timestamp)
+        )
+        try:
+            scan = next(search)
+            while True:
+                scan = search.send(await examiner.finish(scan.steps()))
+        except StopIteration as done:
+            found: lookup.TimedOffset | None = done.value
+            return found
+        except lookup.LogChanged:
+            continue
+    raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 def _segment_starts(ctx: RequestContext, log: Log, part: Part, replica_id: int) -> list[int]:

@@ -47,7 +47,7 @@ class Stop(NamedTuple):
 
 class ControllerOrders:
     """`epochs` says whether an order is still good; handlers ask it first, also for UpdateMetadata.
-    What is done here is done at once: nobody sees a request half carried out."""
+    What is done here is done at once: nobody sees an order half carried out."""
 
     def __init__(self, replicas: ReplicaManager, epochs: OrderEpochs) -> None:
         self.epochs = epochs
@@ -91,11 +91,11 @@ class ControllerOrders:
         )
 
     def carry_out(self, orders: Iterable[Order], sender: Sender) -> Errors:
+        """At most one for each partition."""
         errors: Errors = {}
         to_lead: list[Order] = []
         to_follow: list[Order] = []
-        # Of two orders for one partition the last one counts, as in Kafka's map of them.
-        for order in {order.tp: order for order in orders}.values():
+        for order in orders:
             error = self._objection(order, sender)
             errors[order.tp] = error
             if error is ErrorCode.NONE:

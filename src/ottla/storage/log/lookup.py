@@ -1,16 +1,27 @@
-"""Offsets by timestamp (Log.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp)."""
+"""Offsets by timestamp (Log.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp).
+
+A search asks for one batch after the other to be looked through and is told what was found there.
+Whoever runs it may do that at once, or in steps beside the event loop where a batch is long: a
+search holds nothing of the log meanwhile, and notices when it has changed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import NamedTuple
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, OttlaError
+from ottla.storage.append.steps import Pause, Steps, finished
 from ottla.storage.log.log import Log
 from ottla.storage.segment.segment import Segment
 from ottla.wire import records
+from ottla.wire.compression import OutputTooLarge
 from ottla.wire.primitives import WireError
 from ottla.wire.records import BatchHeader
+
+# What is unpacked at once, and how many records are a step.
+_QUICK_PLAIN_BYTES = 1024 * 1024
+_RECORDS_OF_A_STEP = 1000
 
 
 class TimedOffset(NamedTuple):
@@ -19,23 +30,84 @@ class TimedOffset(NamedTuple):
     leader_epoch: int
 
 
+class LogChanged(OttlaError):
+    """The segment was removed or replaced while one of its batches was looked through."""
+
+
+class BatchScan(NamedTuple):
+    """Asks for the record at or after both, the first or the one with the largest timestamp."""
+
+    batch: bytes
+    header: BatchHeader
+    timestamp: int
+    start_offset: int
+    wants_largest: bool
+
+    def steps(self) -> Steps[TimedOffset | None]:
+        """Raises KafkaError."""
+        best: TimedOffset | None = None
+        least = self.timestamp
+        try:
+            try:
+                found = records.iter_records(self.batch, _QUICK_PLAIN_BYTES)
+            except OutputTooLarge:
+                yield Pause.LONG
+                found = records.iter_records(self.batch)
+            for number, record in enumerate(found, 1):
+                if record.timestamp >= least and record.offset >= self.start_offset:
+                    epoch = self.header.partition_leader_epoch
+                    best = TimedOffset(record.offset, record.timestamp, epoch)
+                    if not self.wants_largest:
+                        break
+                    least = record.timestamp + 1
+                if number % _RECORDS_OF_A_STEP == 0:
+                    yield Pause.SHORT
+        except WireError as error:
+            # From before records were looked at, or under ottla.records.validate=header.
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        return best
+
+
+Search = Generator[BatchScan, TimedOffset | None, TimedOffset | None]
+
+
 def offset_at_or_after(log: Log, timestamp: int) -> TimedOffset | None:
     """The first record with that time or a later one, at or after the log's start."""
-    for segment in log.segments:
+    return _at_once(search_at_or_after(log, timestamp))
+
+
+def offset_of_max_timestamp(log: Log) -> TimedOffset | None:
+    """The record with the largest timestamp (KIP-734); None in a log without any."""
+    return _at_once(search_max_timestamp(log))
+
+
+def _at_once(search: Search) -> TimedOffset | None:
+    try:
+        scan = next(search)
+        while True:
+            scan = search.send(finished(scan.steps()))
+    except StopIteration as done:
+        found: TimedOffset | None = done.value
+        return found
+
+
+def search_at_or_after(log: Log, timestamp: int) -> Search:
+    """`offset_at_or_after`; raises LogChanged."""
+    for segment in tuple(log.segments):
         if segment.size == 0 or segment.max_timestamp < timestamp:
             continue
         found = segment.locate_timestamp(timestamp, log.start_offset)
         while found is not None:
             position, header = found
-            record = _first_record(segment, position, header, timestamp, log.start_offset)
+            record = yield from _first_record(log, segment, position, header, timestamp)
             if record is not None:
                 return record
             found = segment.next_with_timestamp(position + header.size, timestamp)
     return None
 
 
-def offset_of_max_timestamp(log: Log) -> TimedOffset | None:
-    """The record with the largest timestamp (KIP-734); None in a log without any."""
+def search_max_timestamp(log: Log) -> Search:
+    """`offset_of_max_timestamp`; raises LogChanged."""
     segments = list(log.segments)
     ends = [segment.base_offset for segment in segments[1:]] + [log.end_offset]
     parts = [
@@ -46,13 +118,13 @@ def offset_of_max_timestamp(log: Log) -> TimedOffset | None:
     if not parts:
         return None
     newest = max(parts, key=_max_timestamp)
-    record = _first_at(newest, newest.max_timestamp, log.start_offset)
+    record = yield from _first_at(log, newest, newest.max_timestamp)
     if record is None and newest is parts[0]:
         # It was deleted with DeleteRecords; Kafka names it all the same.
-        kept = _largest_kept(newest, log.start_offset)
+        kept = yield from _largest_kept(log, newest)
         later = max(parts[1:], key=_max_timestamp, default=None)
         if later is not None and (kept is None or later.max_timestamp > kept.timestamp):
-            return _first_at(later, later.max_timestamp, log.start_offset)
+            return (yield from _first_at(log, later, later.max_timestamp))
         return kept
     return record
 
@@ -61,46 +133,49 @@ def _max_timestamp(segment: Segment) -> int:
     return segment.max_timestamp
 
 
-def _first_at(segment: Segment, timestamp: int, start_offset: int) -> TimedOffset | None:
-    found = segment.locate_timestamp(timestamp, start_offset)
-    return None if found is None else _first_record(segment, *found, timestamp, start_offset)
+def _first_at(log: Log, segment: Segment, timestamp: int) -> Search:
+    found = segment.locate_timestamp(timestamp, log.start_offset)
+    if found is None:
+        return None
+    return (yield from _first_record(log, segment, *found, timestamp))
 
 
-def _largest_kept(segment: Segment, start_offset: int) -> TimedOffset | None:
+def _largest_kept(log: Log, segment: Segment) -> Search:
     """The record with the largest timestamp in a segment of which only the end is left."""
     largest: TimedOffset | None = None
-    found = segment.locate(start_offset)
+    found = segment.locate(log.start_offset)
     while found is not None:
         position, header = found
         least = -1 if largest is None else largest.timestamp + 1
-        for record in _records_from(segment, position, header, least, start_offset):
-            if largest is None or record.timestamp > largest.timestamp:
-                largest = record
+        record = yield from _in_batch(log, segment, position, header, least, wants_largest=True)
+        largest = record or largest
         least = -1 if largest is None else largest.timestamp + 1
         found = segment.next_with_timestamp(position + header.size, least)
     return largest
 
 
 def _first_record(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
-) -> TimedOffset | None:
-    return next(_records_from(segment, position, header, timestamp, start_offset), None)
+    log: Log, segment: Segment, position: int, header: BatchHeader, timestamp: int
+) -> Search:
+    return (yield from _in_batch(log, segment, position, header, timestamp, wants_largest=False))
 
 
-def _records_from(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
-) -> Iterator[TimedOffset]:
-    """The records of a batch at or after both."""
-    epoch = header.partition_leader_epoch
+def _in_batch(
+    log: Log,
+    segment: Segment,
+    position: int,
+    header: BatchHeader,
+    timestamp: int,
+    *,
+    wants_largest: bool,
+) -> Search:
+    start_offset = log.start_offset
     # A batch that compaction went over may have lost its first records, or all.
     if header.is_log_append_time and header.record_count > header.last_offset_delta:
-        yield TimedOffset(max(header.base_offset, start_offset), header.max_timestamp, epoch)
-        return
+        epoch = header.partition_leader_epoch
+        return TimedOffset(max(header.base_offset, start_offset), header.max_timestamp, epoch)
     batch = segment.file().read_at(header.size, position)
-    try:
-        for record in records.iter_records(batch):
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                yield TimedOffset(record.offset, record.timestamp, epoch)
-    except WireError as error:
-        # From before records were looked at, or under ottla.records.validate=header.
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    found = yield BatchScan(batch, header, timestamp, start_offset, wants_largest)
+    if segment not in log.segments:
+        raise LogChanged(f"{log.tp}: the segment from {segment.base_offset} on")
+    return found

@@ -192,25 +192,52 @@ async def test_stale_epochs_of_broker_and_controller(brokers: MakeBrokers) -> No
     assert broker.orders.epochs.controller_epoch == 9
 
 
-async def test_a_large_order(brokers: MakeBrokers) -> None:
-    (broker,) = await brokers(1)
+def large_order(count: int) -> m.LeaderAndIsrRequest:
+    """About some partitions, the first of them twice: with a higher epoch at the end."""
     request = m.LeaderAndIsrRequest
     states = [
         request.LeaderAndIsrPartitionState(
-            partition_index=index, leader=0, replicas=[0], isr=[0], is_new=True
+            partition_index=index % count,
+            leader=0,
+            replicas=[0],
+            isr=[0],
+            is_new=True,
+            leader_epoch=index // count,
         )
-        for index in range(120)
+        for index in range(count + 1)
     ]
     topic = request.LeaderAndIsrTopicState(
         topic_name="t", topic_id=TOPIC_ID, partition_states=states
     )
-    answer = await leader_and_isr.handle(
-        broker.context(5), request(broker_epoch=-1, topic_states=[topic])
-    )
+    return request(broker_epoch=-1, controller_epoch=1, topic_states=[topic])
+
+
+async def test_a_large_order(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    answer = await leader_and_isr.handle(broker.context(5), large_order(450))
     codes = {partition.error_code for partition in answer.topics[0].partition_errors}
-    assert codes == {ErrorCode.NONE} and len(answer.topics[0].partition_errors) == 120
+    assert codes == {ErrorCode.NONE} and len(answer.topics[0].partition_errors) == 451
+    assert len(list(broker.manager.partitions)) == 450
     assert all(partition.is_leader for partition in broker.manager.partitions)
+    assert broker.partition.leader_epoch == 1, "the last order for a partition counts"
     assert (await broker.produce(acks=-1)).error is ErrorCode.NONE
+
+
+async def test_a_newer_controller_ends_a_large_order(brokers: MakeBrokers) -> None:
+    (broker,) = await brokers(1)
+    ctx = broker.context(5)
+    turns = []
+
+    async def give() -> None:
+        turns.append(len(list(broker.manager.partitions)))
+        if turns[-1] == 400:
+            broker.orders.epochs.controller_epoch = 2
+
+    ctx.turns.give = give  # type: ignore[method-assign]
+    answer = await leader_and_isr.handle(ctx, large_order(900))
+    assert turns == [200, 400], "others had their turn"
+    assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert len(list(broker.manager.partitions)) == 400
 
 
 async def test_configs_are_read_before_logs_are_made(brokers: MakeBrokers) -> None:
