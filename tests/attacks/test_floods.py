@@ -25,5 +25,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_others_are_served(attack: Attack, stage: Stage) -> None:
     measured = stage.measure(attack)
-    assert exceeded(attack, measured) == {}, f"{attack.title}; when it was found: {attack.before}"
+    was = attack.before or "no harm"
+    assert exceeded(attack, measured) == {}, f"{attack.title}; when it was found: {was}"
     assert complaints(stage.side_of(attack)) == []

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
-from ottla.security.sasl import PlainCredentials
+from ottla.security.sasl.plain import PlainCredentials
 from ottla.testing.cluster import Cluster, free_ports
 from ottla.testing.java import ApacheZooKeeper
 from ottla.wire import messages as m

@@ -475,7 +475,12 @@ BROKER_ATTACKS = (
         _metadata_by_name,
         prepare=_make_wide,
     ),
-    Attack("metadata-unknown", "Metadata of 50,000 topics that do not exist", "", _repeated_topics),
+    Attack(
+        "metadata-unknown",
+        "Metadata of 50,000 topics that do not exist",
+        "0.13 s in one turn",
+        _repeated_topics,
+    ),
     Attack(
         "describe-groups",
         "DescribeGroups of one name 7 million times",
@@ -485,7 +490,7 @@ BROKER_ATTACKS = (
     Attack(
         "other-groups",
         "DescribeGroups of 100,000 names",
-        "all of them in one turn",
+        "0.5 s in one turn",
         _other_groups,
     ),
     Attack(
@@ -536,14 +541,29 @@ BROKER_ATTACKS = (
     Attack(
         "fetch-sessions",
         "10 fetch sessions of 9,000 partitions that do not exist",
-        "all were kept",
+        "all were kept: 321 MB of 500,000",
         _fetch_sessions,
     ),
-    Attack("wide-fetch", "Fetch of 100,000 partitions that do not exist", "", _wide_fetch),
-    Attack("wide-produce", "Produce to 50,000 partitions that do not exist", "", _wide_produce),
+    Attack(
+        "wide-fetch",
+        "Fetch of 100,000 partitions that do not exist",
+        "0.7 s in one turn",
+        _wide_fetch,
+    ),
+    Attack(
+        "wide-produce",
+        "Produce to 50,000 partitions that do not exist",
+        "0.4 s in one turn",
+        _wide_produce,
+    ),
     Attack("wide-list-offsets", "ListOffsets of 100,000 such partitions", "", _wide_list_offsets),
     Attack("wide-commit", "OffsetCommit of 100,000 such partitions", "", _wide_commit),
-    Attack("small-requests", "20,000 requests at once on one connection", "", _small_requests),
+    Attack(
+        "small-requests",
+        "20,000 requests at once on one connection",
+        "0.3 s in one turn",
+        _small_requests,
+    ),
     Attack("idle", "5,000 idle connections", "", _idle),
     Attack("attempts", "10,000 connection attempts", "", _attempts),
 )

@@ -327,6 +327,10 @@ def _cluster_calls() -> Iterator[Call]:
         resource_type_filter=Type.TOPIC, resource_name_filter="no-such", **any_acl
     )
     yield "DeleteAcls", m.DeleteAclsRequest(filters=[delete]), 2
+    yield "DescribeUserScramCredentials", m.DescribeUserScramCredentialsRequest(users=None), 0
+    scram = m.AlterUserScramCredentialsRequest
+    gone = scram.ScramCredentialDeletion(name="no-such", mechanism=1)
+    yield "AlterUserScramCredentials", scram(deletions=[gone]), 0
 
 
 def _broker_calls() -> Iterator[Call]:
