@@ -314,7 +314,8 @@ def _group_calls(group: str) -> Iterator[Call]:
 
 
 def _cluster_calls(user: str) -> Iterator[Call]:
-    yield "InitProducerId", m.InitProducerIdRequest(transaction_timeout_ms=1000), 1
+    alone = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    yield "InitProducerId", alone, 1
     cluster = m.DescribeClusterRequest(include_cluster_authorized_operations=True)
     yield "DescribeCluster", cluster, 0
     move = m.AlterPartitionReassignmentsRequest
