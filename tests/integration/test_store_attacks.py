@@ -47,7 +47,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreProcess]:
         yield made
         assert made.is_alive
         assert "Traceback" not in made.said()
-        assert made.said().count("\n") < 50, "attacks do not fill the log"
+        assert made.said().count("\n") < 200, "attacks do not fill the log"
         assert made.stop() == 0
 
 
@@ -131,7 +131,8 @@ def test_a_session_with_many_nodes_ends_between_the_turns_of_others(
         client.create_many(creates, 4000)
         seen = good.answers
         assert client.ask(jute.OP_CLOSE_SESSION)[0] == 0
-        assert good.answers - seen >= 3
+        # In one go it would be none, or the one that came before.
+        assert good.answers - seen >= 2
     with RudeClient(store.port).open_session() as client:
         assert client.ask(jute.OP_EXISTS, path_body("/e019999"))[0] == -101
 
