@@ -21,6 +21,8 @@ _NEAR = 1 << 62
 _SHORTEST_RUN = 8
 # Records that are walked one by one between two tries to find a run.
 _FIRST_GAP, _LAST_GAP = 1, 64
+# Bytes of timestamp deltas that are compared in columns: a year and more.
+_LONGEST_DELTA = 5
 # Headers that are walked along with their record.
 _FEW_HEADERS = 16
 
@@ -291,7 +293,10 @@ class RecordWalk:
         return len(column)
 
     def _note_long_deltas(self, at: int, stride: int, count: int, width: int) -> int:
-        """The same for deltas of two or three bytes."""
+        """The same for deltas of more bytes; none where they are so long that a sum could leave 64
+        bits."""
+        if width > _LONGEST_DELTA:
+            return 0
         plain, stop = self._plain, at + stride * count
         columns = [plain[at + number : stop + number : stride] for number in range(width)]
         for number, column in enumerate(columns):
@@ -303,11 +308,19 @@ class RecordWalk:
             return 0
         if width == 2:
             deltas = [low & 127 | high << 7 for low, high in zip(*columns, strict=True)]
-        else:
+        elif width == 3:
             deltas = [
                 low & 127 | (high & 127) << 7 | higher << 14
                 for low, high, higher in zip(*columns, strict=True)
             ]
+        else:
+            deltas = [0] * len(columns[0])
+            for number, column in enumerate(columns):
+                shift = 7 * number
+                deltas = [
+                    delta | (byte & 127) << shift
+                    for delta, byte in zip(deltas, column, strict=True)
+                ]
         signed = [delta >> 1 ^ -(delta & 1) for delta in deltas[:count]]
         self.newest = max(self.newest, self._base + max(signed))
         self.oldest = min(self.oldest, self._base + min(signed))

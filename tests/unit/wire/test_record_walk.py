@@ -36,7 +36,7 @@ def _some_records(chance: random.Random, count: int) -> bytes:
     size = chance.choice([0, 5, 60, 63, 64, 70, 300, 8200 if count < 50 else 10])
     is_alike = chance.random() < 0.6
     key = chance.choice([None, b"", b"key", b"k" * 70])
-    step = chance.choice([0, 1, 3, 3000])
+    step = chance.choice([0, 1, 3, 3000, 10**5, 10**7, 10**10, 10**14])
     items = []
     for number in range(count):
         if not is_alike:
@@ -46,6 +46,18 @@ def _some_records(chance: random.Random, count: int) -> bytes:
         time = _BASE_MS + number * step + chance.choice([0, 0, 1, -2])
         items.append(Record(key, chance.randbytes(size), time, headers))
     return records.build_batch(items)[HEADER_BYTES:]
+
+
+@pytest.mark.parametrize("step_ms", [10**power for power in range(16)])
+@pytest.mark.parametrize("count", [300, 3000])
+def test_times_that_lie_far_apart(step_ms: int, count: int) -> None:
+    """A day of records in one batch, or a thousand years: deltas of one byte to nine."""
+    for sign in (1, -1):
+        times = [_BASE_MS + sign * step_ms * number for number in range(count)]
+        items = [Record(b"key", b"value", time_ms) for time_ms in times]
+        plain = records.build_batch(items)[HEADER_BYTES:]
+        found = _end_of(RecordWalk, plain, count, _BASE_MS, count)
+        assert found == (max(times), min(times), True, False)
 
 
 @pytest.mark.parametrize("seed", range(8))
