@@ -535,8 +535,8 @@ BROKER_ATTACKS = (
         "500 half-sent frames of 64 KB",
         "",
         _half_sent,
-        # Twice what is sent: each frame's memory grows as it comes.
-        Bound(memory_mb=128),
+        # Several times what is sent: each frame's memory grows as it comes.
+        Bound(memory_mb=256),
     ),
     Attack(
         "fetch-sessions",
