@@ -85,17 +85,24 @@ def test_a_cluster_in_the_background(background: tuple[Path, str]) -> None:
     until(lambda: not pid_of(data, "broker-1"), "a broker that was asked to stop does not")
     code, out, _ = ottla("status", "--data", data)
     assert code == 1 and "\nbroker-1: not running\n" in out
-    ottla("topics", "--create", "--topic", "t", "--bootstrap-server", address)
-    ottla("produce", "t", "--bootstrap-server", address, feed="a\n")
+    # On the broker that is there.
+    new = ("topics", "--create", "--topic", "t", "--replica-assignment", "0")
+    assert ottla(*new, "--bootstrap-server", address)[0] == 0
+    assert ottla("produce", "t", "--bootstrap-server", address, feed="a\n")[0] == 0
 
     for following in (["consume", "t", "--from-beginning"], ["events"]):
+        until(
+            lambda words=following: ottla(*words, "--bootstrap-server", address)[1] != "",
+            f"{following[0]} has nothing to show",
+        )
         process = subprocess.Popen(
             [*COMMAND, *following, "--follow", "--bootstrap-server", address],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert process.stdout is not None and process.stdout.readline()
+        assert process.stdout is not None
+        assert process.stdout.readline(), process.communicate()
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=WAIT_S)[1] == ""
         assert process.returncode == 0
