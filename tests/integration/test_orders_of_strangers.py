@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from ottla.errors import ErrorCode
 from ottla.runtime import system_runtime
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
-from tests.support.integration.local_cluster import HOST, LocalCluster
+from tests.support.integration.local_cluster import HOST, LocalCluster, running_brokers
 
 REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 FAR_AHEAD = 2**31 - 1
@@ -33,25 +31,6 @@ class TwoListeners(LocalCluster):
             "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:PLAINTEXT",
             "inter.broker.listener.name": "INTERNAL",
         }
-
-
-@asynccontextmanager
-async def running(cluster: LocalCluster, brokers: int) -> AsyncIterator[LocalCluster]:
-    await cluster.store.start()
-    try:
-        await asyncio.gather(*(cluster.start(broker_id) for broker_id in range(brokers)))
-        await cluster.until(
-            lambda: all(
-                len(node.services.metadata_cache.alive_brokers()) == brokers
-                for node in cluster.nodes.values()
-            ),
-            "all brokers known everywhere",
-        )
-        yield cluster
-    finally:
-        for node in cluster.nodes.values():
-            await node.stop(controlled=False)
-        await cluster.store.stop()
 
 
 async def ask(
@@ -178,7 +157,7 @@ def code_of(answer: Any) -> int:
 
 
 async def test_what_brokers_say_among_themselves_is_refused_from_clients(tmp_path: Path) -> None:
-    async with running(TwoListeners(tmp_path), brokers=2) as cluster:
+    async with running_brokers(TwoListeners(tmp_path), brokers=2) as cluster:
         await create(cluster, "CLIENTS", "t", replicas=2)
         epoch = cluster.controller.services.orders.epochs.controller_epoch
         controller_id = cluster.controller.broker_id
@@ -197,7 +176,7 @@ async def test_what_brokers_say_among_themselves_is_refused_from_clients(tmp_pat
 
 
 async def test_an_epoch_from_nowhere_locks_nobody_out(tmp_path: Path) -> None:
-    async with running(TwoListeners(tmp_path), brokers=2) as cluster:
+    async with running_brokers(TwoListeners(tmp_path), brokers=2) as cluster:
         await create(cluster, "CLIENTS", "t", replicas=2)
         for broker_id in (0, 1):
             for message, version in requests_of_brokers("t", FAR_AHEAD)[:3]:
@@ -218,7 +197,7 @@ async def test_an_epoch_from_nowhere_locks_nobody_out(tmp_path: Path) -> None:
 
 @pytest.fixture
 async def alone(tmp_path: Path) -> AsyncIterator[LocalCluster]:
-    async with running(LocalCluster(tmp_path / "data"), brokers=1) as cluster:
+    async with running_brokers(LocalCluster(tmp_path / "data"), brokers=1) as cluster:
         yield cluster
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +14,7 @@ from ottla.testing.cluster import Cluster, free_ports
 from ottla.testing.java import ApacheZooKeeper
 from ottla.wire import messages as m
 from tests.support.peers import rights_matrix as matrix
-from tests.support.peers.secured_kafka import SecuredKafka, Tool
+from tests.support.peers.secured_kafka import secured_kafka
 
 HOST = "127.0.0.1"
 MIN_CELLS = 150
@@ -24,17 +24,11 @@ Table = dict[tuple[str, str], str]
 
 
 @pytest.fixture(scope="module")
-def kafka_port(
-    apache_zookeeper: ApacheZooKeeper, java_tool: Callable[[str, str], Tool]
-) -> Iterator[int]:
+def kafka_port(apache_zookeeper: ApacheZooKeeper) -> Iterator[int]:
     """The SASL listener of Apache Kafka 2.8.2 with its authoriser."""
-    java_tool("kafka-2.8.2", "kafka.Kafka")  # skips where the jars are missing
-    first = free_ports(2)
-    settings = matrix.broker_settings(first, first + 1)
-    broker = SecuredKafka(f"{apache_zookeeper.address}/rights", overrides=settings)
-    broker.internal_port = first
-    with broker:
-        yield first + 1
+    zookeeper = f"{apache_zookeeper.address}/rights"
+    with secured_kafka(zookeeper, matrix.broker_settings) as broker:
+        yield broker.internal_port + 1
 
 
 @pytest.fixture(scope="module")

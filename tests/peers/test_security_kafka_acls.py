@@ -20,7 +20,7 @@ from ottla.testing.java import ApacheZooKeeper
 from ottla.wire import messages as m
 from tests.support.peers import acl_matrix
 from tests.support.peers.java_tools import ToolSession, kazoo
-from tests.support.peers.secured_kafka import SecuredKafka, Tool
+from tests.support.peers.secured_kafka import Tool, secured_kafka
 
 HOST = "127.0.0.1"
 pytestmark = pytest.mark.peers
@@ -34,18 +34,13 @@ class Judged(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def kafka(
-    apache_zookeeper: ApacheZooKeeper, java_tool: Callable[[str, str], Tool]
-) -> Iterator[Judged]:
+def kafka(apache_zookeeper: ApacheZooKeeper) -> Iterator[Judged]:
     """The SASL listener of Apache Kafka 2.8.2 with its authoriser."""
-    java_tool("kafka-2.8.2", "kafka.Kafka")  # skips where the jars are missing
-    internal = free_ports(2)
-    settings = acl_matrix.broker_settings(internal, internal + 1)
-    broker = SecuredKafka(f"{apache_zookeeper.address}/secured", overrides=settings)
-    broker.internal_port = internal
-    with broker:
-        asyncio.run(_prepare(internal + 1))
-        yield Judged(internal + 1, broker.zookeeper)
+    zookeeper = f"{apache_zookeeper.address}/secured"
+    with secured_kafka(zookeeper, acl_matrix.broker_settings) as broker:
+        port = broker.internal_port + 1
+        asyncio.run(_prepare(port))
+        yield Judged(port, broker.zookeeper)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from ottla.testing.java import ApacheZooKeeper
 from ottla.wire import messages as m
 from tests.support.oauth import Issuer
 from tests.support.peers.java_tools import ToolSession, kazoo
-from tests.support.peers.secured_kafka import SecuredKafka, Tool
+from tests.support.peers.secured_kafka import secured_kafka
 
 HOST = "127.0.0.1"
 USERS = ("admin", "alice", "bob", "eve")
@@ -61,17 +61,9 @@ def broker_settings(internal_port: int, clients_port: int) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def kafka(
-    apache_zookeeper: ApacheZooKeeper, java_tool: Callable[[str, str], Tool]
-) -> Iterator[Judged]:
-    java_tool("kafka-2.8.2", "kafka.Kafka")  # skips where the jars are missing
-    internal = free_ports(2)
-    broker = SecuredKafka(
-        f"{apache_zookeeper.address}/tokens", overrides=broker_settings(internal, internal + 1)
-    )
-    broker.internal_port = internal
-    with broker:
-        yield Judged(internal, internal + 1, broker.zookeeper)
+def kafka(apache_zookeeper: ApacheZooKeeper) -> Iterator[Judged]:
+    with secured_kafka(f"{apache_zookeeper.address}/tokens", broker_settings) as broker:
+        yield Judged(broker.internal_port, broker.internal_port + 1, broker.zookeeper)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ the key that all of them have in their configuration.
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote
 
+from ottla.metadata.entity_configs import desanitize, sanitize
 from ottla.metadata.znode_values import BadZnodeError, dump, integer, load
 
 _VERSION = 1
@@ -45,8 +45,8 @@ class TokenZnode:
         return dump(
             {
                 "version": _VERSION,
-                "owner": _sanitized(token.owner),
-                "renewers": [_sanitized(renewer) for renewer in token.renewers],
+                "owner": sanitize(token.owner),
+                "renewers": [sanitize(renewer) for renewer in token.renewers],
                 "issueTimestamp": token.issued_ms,
                 "maxTimestamp": token.max_ms,
                 "expiryTimestamp": token.expiry_ms,
@@ -97,12 +97,8 @@ class TokenChangeZnode:
 _TIMES = ("issueTimestamp", "maxTimestamp", "expiryTimestamp")
 
 
-def _sanitized(principal: str) -> str:
-    return quote(principal, safe="").replace("~", "%7E")
-
-
 def _principal(path: str, value: Any) -> str:
-    text = unquote(value) if isinstance(value, str) else ""
+    text = desanitize(value) if isinstance(value, str) else ""
     # As Kafka reads them: a type and a name, either of which may be empty.
     if ":" not in text:
         raise BadZnodeError(f"{path}: {value!r} is not a principal")

@@ -166,9 +166,7 @@ class DelegationTokens:
         if credential is None:
             password = base64.b64encode(self.secret_of(token_id)).decode()
             salt = self._random.getrandbits(_SALT_BITS).to_bytes(_SALT_BITS // 8, "big")
-            rounds = scram.MIN_ITERATIONS
-            salted = scram.salted_password(mechanism, password, salt, rounds)
-            credential = scram.credential_of(mechanism, salt, salted, rounds)
+            credential = scram.new_credential(mechanism, password, salt, scram.MIN_ITERATIONS)
             self._credentials[mechanism, token_id] = credential
         owner = token.owner.partition(":")[2]
         return TokenCredential(credential, owner, token.expiry_ms)

@@ -112,27 +112,30 @@ def _oauth_settings(config: BrokerConfig, listener: str) -> OAuthSettings:
 
 def _audiences(config: BrokerConfig, listener: str) -> tuple[str, ...]:
     name = "sasl.oauthbearer.expected.audience"
-    own = config.static.get(f"listener.name.{listener.lower()}.{name}")
-    return tuple(config.items(name) if own is None else comma_separated(own))
+    key = _own_key(config, listener, OAUTHBEARER, name)
+    return tuple(config.items(name) if key is None else comma_separated(config.static[key]))
 
 
 def _of_listener(config: BrokerConfig, listener: str, name: str) -> str | None:
-    prefix = f"listener.name.{listener.lower()}."
-    for key in (f"{prefix}{OAUTHBEARER.lower()}.{name}", prefix + name):
-        if key in config.static:
-            return config.static[key]
-    return config.optional_text(name)
+    key = _own_key(config, listener, OAUTHBEARER, name)
+    return config.optional_text(name) if key is None else config.static[key]
 
 
 def _max_reauth_ms(config: BrokerConfig, listener: str, mechanism: str) -> int:
-    """The nearest of three names; one for a mechanism counts with its listener only."""
     name = "connections.max.reauth.ms"
+    key = _own_key(config, listener, mechanism, name)
+    if key is None:
+        return config.integer(name)
+    value = parse_type(key, config.static[key], ConfigType.LONG)
+    return value if isinstance(value, int) else 0
+
+
+def _own_key(config: BrokerConfig, listener: str, mechanism: str, name: str) -> str | None:
+    """Under which name a listener has a config for itself, for the mechanism or for all; None where
+    the bare name counts. One for a mechanism counts with its listener only."""
     prefix = f"listener.name.{listener.lower()}."
-    for key in (f"{prefix}{mechanism.lower()}.{name}", prefix + name):
-        if key in config.static:
-            value = parse_type(key, config.static[key], ConfigType.LONG)
-            return value if isinstance(value, int) else 0
-    return config.integer(name)
+    keys = (f"{prefix}{mechanism.lower()}.{name}", prefix + name)
+    return next((key for key in keys if key in config.static), None)
 
 
 def _jaas(config: BrokerConfig, listener: str, mechanism: str) -> JaasModule:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.config.broker import BrokerConfig
 from ottla.process.node import Node
@@ -83,3 +84,26 @@ class LocalCluster:
             return True
 
         await self.until(known, f"{topic} with {partitions} partitions and ISR {isr} everywhere")
+
+
+Kind = TypeVar("Kind", bound=LocalCluster)
+
+
+@asynccontextmanager
+async def running_brokers(cluster: Kind, brokers: int) -> AsyncIterator[Kind]:
+    """The cluster with so many brokers, which all know of each other."""
+    await cluster.store.start()
+    try:
+        await asyncio.gather(*(cluster.start(broker_id) for broker_id in range(brokers)))
+        await cluster.until(
+            lambda: all(
+                len(node.services.metadata_cache.alive_brokers()) == brokers
+                for node in cluster.nodes.values()
+            ),
+            "all brokers known everywhere",
+        )
+        yield cluster
+    finally:
+        for node in cluster.nodes.values():
+            await node.stop(controlled=False)
+        await cluster.store.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from ottla.security.acls import PatternType, ResourceType
 from ottla.security.sasl.exchange import Credentials
 from ottla.security.sasl.plain import PlainCredentials
 from ottla.wire import messages as m
-from tests.support.integration.local_cluster import HOST, LocalCluster
+from tests.support.integration.local_cluster import HOST, LocalCluster, running_brokers
 
 CLIENTS = "CLIENTS"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -129,18 +128,5 @@ async def running(
 ) -> AsyncIterator[SecureCluster]:
     cluster = SecureCluster(folder)
     cluster.settings = settings or {}
-    await cluster.store.start()
-    try:
-        await asyncio.gather(*(cluster.start(broker_id) for broker_id in range(brokers)))
-        await cluster.until(
-            lambda: all(
-                len(node.services.metadata_cache.alive_brokers()) == brokers
-                for node in cluster.nodes.values()
-            ),
-            "all brokers known everywhere",
-        )
+    async with running_brokers(cluster, brokers):
         yield cluster
-    finally:
-        for node in cluster.nodes.values():
-            await node.stop(controlled=False)
-        await cluster.store.stop()

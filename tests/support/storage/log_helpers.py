@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ottla.runtime import Runtime, SystemDisk, SystemNetwork
+from ottla.storage.append.steps import finished
+from ottla.storage.log import lookup
 from ottla.storage.log.log import Log
 from ottla.storage.log.recovery import load_log
 from ottla.storage.segment.open_files import OpenFiles
@@ -109,3 +111,14 @@ def all_offsets(log: Log) -> list[int]:
         found += part
         offset = part[-1] + 1
     return found
+
+
+def found_by(search: lookup.Search) -> lookup.TimedOffset | None:
+    """What a search by timestamp comes to, made at once."""
+    try:
+        scan = next(search)
+        while True:
+            scan = search.send(finished(scan.steps()))
+    except StopIteration as done:
+        found: lookup.TimedOffset | None = done.value
+        return found

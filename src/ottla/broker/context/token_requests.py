@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ottla.broker.context.request import RequestContext
     from ottla.security.delegation_tokens import DelegationTokens
 
@@ -33,6 +35,17 @@ def tokens_of(ctx: RequestContext) -> DelegationTokens:
     if tokens is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     return tokens
+
+
+async def new_end(
+    ctx: RequestContext, change: Callable[[DelegationTokens], Awaitable[int]]
+) -> tuple[ErrorCode, int]:
+    """The time of a token's end after a change, or why it was not made."""
+    try:
+        require_known_user(ctx)
+        return ErrorCode.NONE, await change(tokens_of(ctx))
+    except KafkaError as error:
+        return error.code, NO_TIME
 
 
 def split_principal(principal: str) -> tuple[str, str]:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.context.token_requests import NO_TIME, require_known_user, tokens_of
-from ottla.errors import KafkaError
+from ottla.broker.context.token_requests import new_end
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -24,11 +23,10 @@ if TYPE_CHECKING:
 async def handle(
     ctx: RequestContext, request: m.ExpireDelegationTokenRequest
 ) -> m.ExpireDelegationTokenResponse:
-    try:
-        require_known_user(ctx)
-        expiry_ms = await tokens_of(ctx).expire(
+    code, expiry_ms = await new_end(
+        ctx,
+        lambda tokens: tokens.expire(
             ctx.principal, bytes(request.hmac), request.expiry_time_period_ms
-        )
-    except KafkaError as error:
-        return m.ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIME)
-    return m.ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry_ms)
+        ),
+    )
+    return m.ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expiry_ms)

@@ -18,9 +18,8 @@ from ottla.client.admin.zookeeper import ZooKeeperAdmin
 from ottla.security.sasl.scram import (
     SCRAM_HASHES,
     credential_from_text,
-    credential_of,
     credential_to_text,
-    salted_password,
+    new_credential,
 )
 
 _SALT_BYTES = 16
@@ -56,8 +55,7 @@ async def _alter(
     stored = {}
     for mechanism, iterations, password in scram.new_credentials(entity.name, added):
         salt = secrets.token_bytes(_SALT_BYTES)
-        salted = salted_password(mechanism, password, salt, iterations)
-        credential = credential_of(mechanism, salt, salted, iterations)
+        credential = new_credential(mechanism, password, salt, iterations)
         stored[mechanism] = credential_to_text(credential)
 
     def edit(configs: dict[str, str]) -> dict[str, str]:

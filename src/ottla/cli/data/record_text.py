@@ -108,9 +108,9 @@ def json_line(record: FetchedRecord) -> bytes:
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
         "timestamp_type": "LogAppendTime" if record.is_append_time else "CreateTime",
-        "key": _json_of(record.key),
-        "value": _json_of(record.value),
-        "headers": [[name, _json_of(value)] for name, value in record.headers],
+        "key": json_data(record.key),
+        "value": json_data(record.value),
+        "headers": [[name, json_data(value)] for name, value in record.headers],
     }
     return json.dumps(item, ensure_ascii=False).encode() + b"\n"
 
@@ -230,7 +230,8 @@ def _bytes_of(value: Any) -> bytes | None:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _json_of(data: bytes | None) -> object:
+def json_data(data: bytes | None) -> object:
+    """Text as text, anything else in base64."""
     if data is None:
         return None
     try:

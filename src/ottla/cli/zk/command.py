@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.data.record_text import json_data
 from ottla.cli.hints import HintingGroup
 from ottla.cli.options import (
     credentials_option,
@@ -229,15 +229,6 @@ def text_data(data: bytes | None) -> str:
     return "".join(
         char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text
     )
-
-
-def json_data(data: bytes | None) -> object:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 def stat_lines(stat: Stat) -> list[str]:

@@ -83,6 +83,12 @@ def credential_of(mechanism: str, salt: bytes, salted: bytes, iterations: int) -
     return ScramCredential(salt, stored, server_key(mechanism, salted), iterations)
 
 
+def new_credential(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
+    """What is stored of a password. Costs all its rounds."""
+    salted = salted_password(mechanism, password, salt, iterations)
+    return credential_of(mechanism, salt, salted, iterations)
+
+
 def credential_to_text(credential: ScramCredential) -> str:
     """As a znode holds it (ScramCredentialUtils)."""
     salt, stored, server = (

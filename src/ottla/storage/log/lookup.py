@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
-from ottla.storage.append.steps import Pause, Steps, finished
+from ottla.storage.append.steps import Pause, Steps
 from ottla.storage.log.log import Log
 from ottla.storage.segment.segment import Segment
 from ottla.wire import records
@@ -71,28 +71,9 @@ class BatchScan(NamedTuple):
 Search = Generator[BatchScan, TimedOffset | None, TimedOffset | None]
 
 
-def offset_at_or_after(log: Log, timestamp: int) -> TimedOffset | None:
-    """The first record with that time or a later one, at or after the log's start."""
-    return _at_once(search_at_or_after(log, timestamp))
-
-
-def offset_of_max_timestamp(log: Log) -> TimedOffset | None:
-    """The record with the largest timestamp (KIP-734); None in a log without any."""
-    return _at_once(search_max_timestamp(log))
-
-
-def _at_once(search: Search) -> TimedOffset | None:
-    try:
-        scan = next(search)
-        while True:
-            scan = search.send(finished(scan.steps()))
-    except StopIteration as done:
-        found: TimedOffset | None = done.value
-        return found
-
-
 def search_at_or_after(log: Log, timestamp: int) -> Search:
-    """`offset_at_or_after`; raises LogChanged."""
+    """The first record with that time or a later one, at or after the log's start; raises
+    LogChanged."""
     for segment in tuple(log.segments):
         if segment.size == 0 or segment.max_timestamp < timestamp:
             continue
@@ -107,7 +88,8 @@ def search_at_or_after(log: Log, timestamp: int) -> Search:
 
 
 def search_max_timestamp(log: Log) -> Search:
-    """`offset_of_max_timestamp`; raises LogChanged."""
+    """The record with the largest timestamp (KIP-734), None in a log without any; raises
+    LogChanged."""
     segments = list(log.segments)
     ends = [segment.base_offset for segment in segments[1:]] + [log.end_offset]
     parts = [

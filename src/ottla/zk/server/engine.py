@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from ottla.bounds.turns import TURN_MS
 from ottla.metadata.store import NO_TTL, Acl, Op, StoreError
 from ottla.runtime import Runtime
 from ottla.zk.server import transactions
@@ -29,7 +30,7 @@ from ottla.zk.server.tree import (
     Trigger,
     Txn,
 )
-from ottla.zk.server.turns import SLICE_MS, Turns
+from ottla.zk.server.turns import Turns
 from ottla.zk.server.watches import Watcher, Watches
 
 logger = logging.getLogger(__name__)
@@ -286,7 +287,7 @@ class Engine:
                 await self.remove_idle()
 
     async def _expire(self, now_ms: float) -> None:
-        slice_end_ms = now_ms + SLICE_MS
+        slice_end_ms = now_ms + TURN_MS
         for session in self.sessions.expired(now_ms):
             if self.sessions.get(session.id) is session and session.deadline_ms <= now_ms:
                 logger.info("session %#x expired", session.id)

@@ -10,13 +10,13 @@ import asyncio
 from abc import abstractmethod
 from typing import Protocol, cast
 
+from ottla.bounds.turns import TURN_MS
 from ottla.metadata.store import EventType
 from ottla.zk import jute
 from ottla.zk.jute import JuteError
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.holdings import GRAIN_BYTES, Holdings
 from ottla.zk.server.peer import Peer
-from ottla.zk.server.turns import SLICE_MS
 
 # Answers that wait for the disk or for their client; beyond this its next requests wait as well.
 MAX_UNSENT_BYTES = 1 << 20
@@ -104,7 +104,7 @@ class PacketStream(Peer, asyncio.Protocol):
             return
         now_ms = self._clock.monotonic_ms()
         self.touch(now_ms)
-        self._take(data, now_ms + SLICE_MS)
+        self._take(data, now_ms + TURN_MS)
 
     def _wait(self, data: bytes) -> None:
         """The tree is not there yet: nobody sends more than a request for a session until then."""

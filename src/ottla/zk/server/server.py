@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from ottla.bounds.repeated_lines import RepeatedLines
+from ottla.bounds.repeated_lines import LineLimits, RepeatedLines
 from ottla.errors import InvariantViolated
 from ottla.metadata.store import (
     AuthFailedError,
@@ -40,6 +40,9 @@ from ottla.zk.server.secure_port import SecurePort
 from ottla.zk.server.sessions import PASSWORD_BYTES, Session, SessionLimits
 
 logger = logging.getLogger(__name__)
+
+# One line of each kind about an address.
+_LINE_LIMITS = LineLimits(per_key=1)
 
 # A connection without a session is given up after this (zookeeper.nio.sessionlessCnxnTimeout).
 SESSIONLESS_MS = 10_000
@@ -95,7 +98,7 @@ class ZooKeeperServer:
         self._secure = secure
         self._admission = Admission(max_connections, max_client_connections)
         # About what any client can cause.
-        self._lines = RepeatedLines(logger, runtime.clock)
+        self._lines = RepeatedLines(logger, runtime.clock, _LINE_LIMITS)
         self._on_failure = on_failure
         self._lock: HeldLock | None = None
         self._server: Server | None = None

@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from ottla.bounds.turns import TURN_MS
 from ottla.runtime import Clock
-
-SLICE_MS = 5.0
 
 
 class HasMore(Protocol):
@@ -32,7 +31,7 @@ class Turns:
         return len(self._waiting)
 
     def slice_end_ms(self) -> float:
-        return self._clock.monotonic_ms() + SLICE_MS
+        return self._clock.monotonic_ms() + TURN_MS
 
     def wait(self, who: HasMore) -> None:
         self._waiting[who] = None
@@ -49,7 +48,7 @@ class Turns:
     def _next(self) -> None:
         self._is_scheduled = False
         now_ms = self._clock.monotonic_ms()
-        until_ms = now_ms + SLICE_MS
+        until_ms = now_ms + TURN_MS
         # Those who come again have the next slice, also where time stands still (simulation).
         for who in list(self._waiting):
             if now_ms >= until_ms or self._is_blocked():

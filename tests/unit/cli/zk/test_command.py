@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.cli import main as cli_main
-from ottla.cli.zk.command import json_data, stat_lines, text_data
+from ottla.cli.data.record_text import json_data
+from ottla.cli.zk.command import stat_lines, text_data
 from ottla.metadata.store import Stat
 from ottla.runtime import system_runtime
 from ottla.zk.client.store import ZooKeeperClient

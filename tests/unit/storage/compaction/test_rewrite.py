@@ -12,7 +12,7 @@ from ottla.storage.log.leader_epochs import LeaderEpochs
 from ottla.storage.segment import renamed_files
 from ottla.wire import records
 from tests.support.storage.cleaner_helpers import DAY_MS, START_MS, Rig, age, compacted
-from tests.support.storage.log_helpers import reopen
+from tests.support.storage.log_helpers import found_by, reopen
 
 
 def latest(pairs: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -125,7 +125,7 @@ async def test_a_lookup_by_append_time_names_a_record_that_is_left(tmp_path: Pat
     await rig.cleaner.clean_next()
     first, second = (header for header, _ in rig.batches()[:2])
     assert first.record_count == 0 and (second.base_offset, second.record_count) == (1, 2)
-    found = lookup.offset_at_or_after(rig.log, START_MS)
+    found = found_by(lookup.search_at_or_after(rig.log, START_MS))
     assert found is not None and (found.offset, found.timestamp) == (2, START_MS)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.log import Log
-from ottla.storage.log.lookup import offset_at_or_after, offset_of_max_timestamp
+from ottla.storage.log.lookup import search_at_or_after, search_max_timestamp
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET
 from ottla.wire import records
@@ -16,6 +16,7 @@ from tests.support.storage.log_helpers import (
     ManualClock,
     all_offsets,
     batch,
+    found_by,
     new_log,
     offsets_in,
     settings,
@@ -198,17 +199,17 @@ def test_offsets_by_timestamp(tmp_path: Path) -> None:
     log = new_log(tmp_path, settings(segment_bytes=600, index_interval_bytes=100))
     for number in range(30):
         log.append_as_leader(batch(2, timestamp=START_MS + number * 100, step_ms=10), 3)
-    found = offset_at_or_after(log, START_MS + 505)
+    found = found_by(search_at_or_after(log, START_MS + 505))
     assert found is not None
     assert (found.offset, found.timestamp, found.leader_epoch) == (11, START_MS + 510, 3)
-    first = offset_at_or_after(log, 0)
+    first = found_by(search_at_or_after(log, 0))
     assert first is not None and first.offset == 0
-    assert offset_at_or_after(log, START_MS + 10_000) is None
-    newest = offset_of_max_timestamp(log)
+    assert found_by(search_at_or_after(log, START_MS + 10_000)) is None
+    newest = found_by(search_max_timestamp(log))
     assert newest is not None and (newest.offset, newest.timestamp) == (59, START_MS + 2910)
     log.set_high_watermark(60)
     log.advance_start_offset(21)
-    first = offset_at_or_after(log, 0)
+    first = found_by(search_at_or_after(log, 0))
     assert first is not None and first.offset == 21
 
 
@@ -224,11 +225,11 @@ def test_the_largest_timestamp_of_what_is_left(tmp_path: Path, segment_bytes: in
     for start in range(60):
         log.advance_start_offset(start)
         largest = max(times[start:])
-        found = offset_of_max_timestamp(log)
+        found = found_by(search_max_timestamp(log))
         assert found is not None and found.timestamp == largest
         assert found.offset == times.index(largest, start)
     log.advance_start_offset(60)
-    assert offset_of_max_timestamp(log) is None
+    assert found_by(search_max_timestamp(log)) is None
 
 
 def test_few_descriptors_serve_many_logs(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.log import Log
-from ottla.storage.log.lookup import offset_at_or_after
+from ottla.storage.log.lookup import search_at_or_after
 from ottla.wire import records
 from tests.support.storage.log_helpers import (
     START_MS,
     all_offsets,
     batch,
+    found_by,
     new_log,
     reopen,
     settings,
@@ -145,7 +146,7 @@ def test_a_damaged_index_is_rebuilt(tmp_path: Path, damage: str) -> None:
             times.write_bytes(times.read_bytes() * 2)
     again = reopen(log, clean=True)
     assert all_offsets(again) == list(range(60))
-    found = offset_at_or_after(again, START_MS + 12)
+    found = found_by(search_at_or_after(again, START_MS + 12))
     assert found is not None and found.offset == 23
 
 

@@ -15,7 +15,7 @@ from ottla.runtime import Runtime, SystemDisk, SystemNetwork
 from ottla.storage import checkpoints
 from ottla.storage.log import retention
 from ottla.storage.log.log import Log
-from ottla.storage.log.lookup import offset_at_or_after
+from ottla.storage.log.lookup import search_at_or_after
 from ottla.storage.log.recovery import load_log
 from ottla.storage.segment.open_files import OpenFiles
 from tests.support.storage.cleaner_helpers import Rig
@@ -24,6 +24,7 @@ from tests.support.storage.log_helpers import (
     ManualClock,
     all_offsets,
     batch,
+    found_by,
     new_log,
     offsets_in,
     reopen,
@@ -108,7 +109,7 @@ def test_a_wrong_time_index_deletes_nothing(
     again = reopen(log, clean=True)
     assert retention.deletable_segments(again, START_MS + 100) == 0
     assert again.segments[0].largest_timestamp() == START_MS + 19
-    found = offset_at_or_after(again, START_MS + 12)
+    found = found_by(search_at_or_after(again, START_MS + 12))
     assert found is not None and found.offset == 12
     assert times.read_bytes() == sound and "made again" in caplog.text
 

@@ -393,7 +393,7 @@ async def test_writes_wait_while_the_disk_catches_up(tmp_path, monkeypatch):
 # --- connections and sessions ---
 
 
-async def test_an_address_has_so_many_connections_and_the_log_does_not_say_so_each_time(caplog):
+async def test_an_address_has_so_many_connections_and_the_log_says_so_once(caplog):
     server = a_server(max_client_connections=3)
     await server.start()
     async with Raw(server.port) as one, Raw(server.port), Raw(server.port):
@@ -407,8 +407,9 @@ async def test_an_address_has_so_many_connections_and_the_log_does_not_say_so_ea
     async with Raw(server.port) as again:
         assert await again.connect()
     lines = [line for line in caplog.messages if "refused" in line]
-    text = "a connection was refused: 127.0.0.1 has 3 connections, which is the limit"
-    assert lines == [f"{text} (maxClientCnxns)"] * 5
+    assert lines == [
+        "a connection was refused: 127.0.0.1 has 3 connections, which is the limit (maxClientCnxns)"
+    ]
     await server.stop()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.zk.server.turns import SLICE_MS, Turns
+from ottla.bounds.turns import TURN_MS
+from ottla.zk.server.turns import Turns
 
 
 class HandClock:
@@ -41,7 +42,7 @@ async def test_those_with_more_to_do_share_one_slice_of_each_turn_of_the_loop():
     clock = HandClock()
     turns = Turns(clock, lambda: False)
     log: list[str] = []
-    busy = [Busy(name, turns, clock, 3 * SLICE_MS) for name in "abc"]
+    busy = [Busy(name, turns, clock, 3 * TURN_MS) for name in "abc"]
     for one in busy:
         one.served = log
         turns.wait(one)
@@ -51,7 +52,7 @@ async def test_those_with_more_to_do_share_one_slice_of_each_turn_of_the_loop():
         await asyncio.sleep(0)
         longest = max(longest, clock.ms - before)
     assert log == ["a", "b", "c"] * 3
-    assert longest == SLICE_MS
+    assert longest == TURN_MS
 
 
 async def test_many_with_little_are_served_in_one_turn():

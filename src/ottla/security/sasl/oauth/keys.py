@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_DOCUMENT_BYTES = 1024 * 1024
 _MIN_PAUSE_S = 10.0
 
 # The document at an address; raises OSError.
