@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import tempfile
 
 import pytest
 from hypothesis import settings
@@ -21,10 +23,23 @@ settings.register_profile(
     "campaign", derandomize=False, deadline=None, max_examples=2000, print_blob=True
 )
 
+_DISK_NEEDED = 4 << 30
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test is imported: a test's own settings start from the profile in force."""
     settings.load_profile("campaign" if _is_campaign(config) else "repeatable")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A full disk fails hundreds of tests in ways that do not name it."""
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if free < _DISK_NEEDED:
+        message = (
+            f"the tests need {_DISK_NEEDED >> 30} GB free in {tempfile.gettempdir()}, "
+            f"{free / 2**30:.1f} GB are: clear it, or set TMPDIR to a folder with more"
+        )
+        pytest.exit(message, returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 def _is_campaign(config: pytest.Config) -> bool:

@@ -19,8 +19,7 @@ _PIP = """\
 #!/bin/sh
 command=$1
 shift
-# uv takes a wheel that it knows by name from its cache: this checkout's is another each time.
-set -- "$command" --quiet --compile-bytecode --refresh-package ottla \\
+set -- "$command" --quiet --compile-bytecode \\
   --python "{python}" --constraint "{constraints}" "$@"
 "{uv}" --offline pip "$@" 2>/dev/null || exec "{uv}" pip "$@"
 """
@@ -48,6 +47,9 @@ def lay_out(plan: PagePlan, folder: Path) -> None:
 
 def build_wheel(uv: Path, folder: Path) -> Path:
     """The wheel of this checkout; once published it would come from an index."""
+    # uv takes a wheel that it knows by name from its cache: this checkout's is another each time.
+    # (Refreshing it at the installation would go online, and make PySpark anew, 2.8 GB, each time.)
+    subprocess.run([uv, "cache", "clean", "--quiet", "ottla"], check=True)
     for network in (["--offline"], []):
         built = subprocess.run(
             [uv, "build", "--quiet", "--wheel", *network, "--out-dir", folder, ROOT],
