@@ -6,7 +6,6 @@ after the other, so that a leader that moves cannot reorder them.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,8 @@ from ottla.types import TopicPartition
 from ottla.wire.columnar_encode import EncodedBatch, Producer, seal
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from ottla.spark.options import SinkOptions
     from ottla.spark.sink.transactions import Transaction
 
@@ -40,7 +41,7 @@ class BatchProducer:
             transactional_id=None if transaction is None else transaction.id,
             identity=NOBODY if transaction is None else transaction.identity,
         )
-        self._under_way: asyncio.Task[None] | None = None
+        self._under_way: Future[None] | None = None
 
     def start(self) -> None:
         self._client.run(self._sender.start())
@@ -57,16 +58,13 @@ class BatchProducer:
                 rounds.append({})
             rounds[index][partition] = memoryview(self._seal(partition, batch))
         self.flush()
-        self._under_way = self._client.loop.create_task(self._send_all(rounds))
-        # The request goes out now; its answer is looked for later.
-        self._client.loop.call_soon(self._client.loop.stop)
-        self._client.loop.run_forever()
+        self._under_way = self._client.begin(self._send_all(rounds))
 
     def flush(self) -> None:
         """Waits until everything is stored."""
         task, self._under_way = self._under_way, None
         if task is not None:
-            self._client.run(_result_of(task))
+            self._client.result(task)
 
     def give_up(self) -> None:
         """After a failure. What is under way ends first: a batch that arrived after the end of its
@@ -107,7 +105,3 @@ class BatchProducer:
                     "allows larger ones"
                 ) from error
             raise KafkaError(error.code, f"{where}: {error}") from error
-
-
-async def _result_of(task: asyncio.Task[None]) -> None:
-    await task

@@ -5,17 +5,15 @@ Runs on the driver. Every decision is a function of `offsets.py`; this asks the 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.spark.errors import DataLoss, SourceError, TopicMissing, TopicRecreated
+from ottla.spark.errors import SourceError, TopicMissing
 from ottla.spark.kafka import KafkaClient, TopicNow
 from ottla.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from ottla.spark.source import offsets as o
+from ottla.spark.source.losses import accept
 from ottla.types import TopicPartition
-
-logger = logging.getLogger("ottla.spark")
 
 # While nothing comes, at most this many requests are sent in a second.
 IDLE_REQUESTS_PER_S = 6
@@ -104,13 +102,7 @@ class Planner:
     def report(self, losses: Iterable[o.Loss]) -> None:
         """Raises for the first loss that the options do not allow."""
         for loss in losses:
-            if loss.recreated and not self._options.restart_recreated:
-                raise TopicRecreated(
-                    f"{loss.why}; onTopicRecreated=restart reads it from its beginning"
-                )
-            if not loss.recreated and self._options.fail_on_data_loss:
-                raise DataLoss(f"{loss.why}; failOnDataLoss=false goes on")
-            logger.warning("%s", loss.why)
+            accept(loss, self._options)
 
     def observe(self, since: o.Offsets | None = None) -> Observation:
         """Repeated where a topic was made again in between: its ends would not be its own."""
