@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -129,16 +129,25 @@ class KafkaClient:
             found[name] = TopicNow(_topic_id(topic), wanted)
         return dict(sorted(found.items()))
 
-    def existing_topics(self, subscription: Subscription) -> dict[str, TopicNow]:
-        """As `topics`; raises TopicMissing where one is not there, after a moment's patience."""
-        return self.run(self.find_existing_topics(subscription))
+    def existing_topics(
+        self, subscription: Subscription, expected: Collection[str] = ()
+    ) -> dict[str, TopicNow]:
+        """As `topics`; raises TopicMissing where one is not there, after a moment's patience.
+        Those that are `expected` are waited for as long, and may be missing."""
+        return self.run(self.find_existing_topics(subscription, expected))
 
-    async def find_existing_topics(self, subscription: Subscription) -> dict[str, TopicNow]:
+    async def find_existing_topics(
+        self, subscription: Subscription, expected: Collection[str] = ()
+    ) -> dict[str, TopicNow]:
         deadline_s = self.now_s() + _FRESH_TOPIC_MS / 1000
-        found = await self._topics(subscription)
-        while (missing := _missing(subscription, found)) and self.now_s() < deadline_s:
-            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+        while True:
             found = await self._topics(subscription)
+            missing = _missing(subscription, found)
+            if not missing and all(topic in found for topic in expected):
+                return found
+            if self.now_s() >= deadline_s:
+                break
+            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
         if missing:
             raise TopicMissing(f"{', '.join(missing)} does not exist at {self.connect.bootstrap}")
         return found
@@ -232,21 +241,30 @@ class KafkaClient:
         self,
         times: Mapping[TopicPartition, int],
         *,
-        latest: Mapping[TopicPartition, int] | None,
+        latest: Mapping[TopicPartition, int],
+        latest_without_match: bool,
         read_committed: bool,
     ) -> dict[TopicPartition, int]:
-        """Offsets by timestamp. Where no record is that young: `latest`, or an error with None.
-        With `read_committed` records of an open transaction are not looked at."""
+        """Offsets by timestamp. Where no record is that young: `latest`, or an error.
+
+        With `read_committed` a record may be young enough and not readable yet, behind the first
+        of an open transaction. It will be at or after `latest`, so that is where to begin.
+        """
         found = self.list_offsets(times, read_committed=read_committed)
-        for partition, offset in sorted(found.items()):
-            if offset >= 0:
-                continue
-            if latest is None:
-                raise OffsetError(
-                    f"{partition} has no record at or after timestamp {times[partition]}; "
-                    "startingOffsetsByTimestampStrategy=latest starts at its end"
-                )
-            found[partition] = latest[partition]
+        unmatched = [partition for partition in sorted(found) if found[partition] < 0]
+        found |= {partition: latest[partition] for partition in unmatched}
+        if latest_without_match or not unmatched:
+            return found
+        if read_committed:
+            uncommitted = self.list_offsets(
+                {partition: times[partition] for partition in unmatched}
+            )
+            unmatched = [partition for partition in unmatched if uncommitted[partition] < 0]
+        for partition in unmatched:
+            raise OffsetError(
+                f"{partition} has no record at or after timestamp {times[partition]}; "
+                "startingOffsetsByTimestampStrategy=latest starts at its end"
+            )
         return found
 
 

@@ -47,7 +47,7 @@ class StreamPlanner:
 
     def stop_at_present(self) -> None:
         """Trigger.AvailableNow: what is there now is all there is."""
-        self._target = self._planner.observe()
+        self._target = self._planner.observe(since={})
         self._seen = self._target
 
     def latest(
