@@ -422,6 +422,10 @@ def test_what_cannot_be_written(topics, client, query):
     early = rows([b"x"], timestamp=pa.array([-1], pa.timestamp("us", tz="UTC")))
     with pytest.raises(SourceError, match=r"a row has the timestamp -1 .* negative"):
         write(early, topic=name, useTimestampColumn="true")
+    for guarantee in ("exactly_once", "at_least_once"):
+        nameless = rows([b"x"], headers=pa.array([[(None, b"1")]], HEADERS))
+        with pytest.raises(SourceError, match="key of a header, is null"):
+            write(nameless, topic=name, deliveryGuarantee=guarantee)
     with pytest.raises(SourceError, match="a row has no topic"):
         write(rows([b"x"], topic=pa.array([None], pa.string())))
     with pytest.raises(SourceError, match=r"kafka\.batch\.size makes smaller ones"):
