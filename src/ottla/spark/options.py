@@ -18,6 +18,7 @@ from ottla.config.definitions import ConfigError, nearest_name
 from ottla.security.sasl.exchange import Credentials
 from ottla.security.tls.settings import TlsSettings
 from ottla.spark.errors import OptionError
+from ottla.spark.java_pattern import PatternError, translate
 from ottla.wire.compression import CODEC_NAMES
 
 SUBSCRIPTIONS = ("assign", "subscribe", "subscribePattern")
@@ -94,7 +95,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions: named topics, a pattern, or given partitions."""
+    """Which partitions: named topics, a pattern (as Python has it), or given partitions."""
 
     kind: str
     topics: tuple[str, ...] = ()
@@ -311,13 +312,12 @@ def _subscription(options: _Options) -> Subscription:
             raise OptionError("subscribe names no topic")
         return Subscription(kind, topics=topics)
     if kind == "subscribePattern":
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise OptionError(f"subscribePattern is not a regular expression: {error}") from None
         if not text:
             raise OptionError("subscribePattern is empty")
-        return Subscription(kind, pattern=text)
+        try:
+            return Subscription(kind, pattern=translate(text))
+        except PatternError as error:
+            raise OptionError(f"subscribePattern {text!r} cannot be used: {error}") from None
     assigned = _json_object(kind, text)
     partitions = []
     for topic, indexes in sorted(assigned.items()):
