@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.client.admin.groups import CommittedOffset, GroupAdmin
 from ottla.pipelines import topics
 from ottla.pipelines.files import FileStore
-from ottla.spark.sink.transactions import Transaction, sink_group, transactional_id
+from ottla.spark.sink import notes as sink_notes
+from ottla.spark.sink.places import sink_group, transactional_id
+from ottla.spark.sink.transactions import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,10 +54,11 @@ def merge_notes(
     for name, partitions in committed.items():
         own = name.removeprefix(f"{group}-")
         for partition, offset in partitions.items():
-            if not offset.metadata.isdecimal():
+            rows = sink_notes.Note.parse(offset.offset, offset.metadata).rows
+            if rows is None:
                 continue
             task = partition if name == group else int(own)
-            note = Note(offset.offset, int(offset.metadata))
+            note = Note(offset.offset, rows)
             found[task] = max(note, found.get(task, note))
     return found
 

@@ -26,6 +26,9 @@ EARLIEST, LATEST = -2, -1
 DEFAULT_FETCH_BYTES = 4 * 1024 * 1024
 DEFAULT_REQUEST_TIMEOUT_MS = 60_000
 DEFAULT_TRANSACTION_TIMEOUT_MS = 300_000
+# What CreateTopics can say.
+_MAX_PARTITIONS = (1 << 31) - 1
+_MAX_REPLICAS = (1 << 15) - 1
 _DEFAULT_TRIGGER_DELAY_MS = 15 * 60 * 1000
 
 _SOURCE_NAMES = (
@@ -51,6 +54,8 @@ _SINK_NAMES = (
     "includeHeaders",
     "deliveryGuarantee",
     "useTimestampColumn",
+    "topicPartitions",
+    "topicReplicationFactor",
     "txnAppId",
     "txnVersion",
 )
@@ -146,6 +151,9 @@ class SinkOptions:
     compression: int = 0
     batch_bytes: int | None = None
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
+    # A topic that is not there is made with these; None leaves it to the brokers.
+    topic_partitions: int | None = None
+    topic_replication_factor: int = -1
     # Names a batch write (of foreachBatch) so that it counts once, however often it is run.
     txn_app_id: str | None = None
     txn_version: int = 0
@@ -277,6 +285,10 @@ def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOpt
     if guarantee == "exactly_once" and acks != -1:
         raise OptionError("kafka.acks must be all with deliveryGuarantee=exactly_once")
     size = options.number("kafka.batch.size", at_least=1)
+    partitions, replicas = _new_topic(options)
+    topic = options.text("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError("topic is empty")
     app_id, version = options.text("txnAppId"), options.number("txnVersion", at_least=0)
     if (app_id is None) != (version is None):
         raise OptionError("txnAppId and txnVersion go together")
@@ -284,7 +296,9 @@ def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOpt
         raise OptionError("txnAppId is for batch writes: a streaming query has its own id")
     return SinkOptions(
         connect=options.connect(),
-        topic=options.text("topic"),
+        topic=None if topic is None else topic.strip(),
+        topic_partitions=partitions,
+        topic_replication_factor=replicas,
         exactly_once=guarantee == "exactly_once" or app_id is not None,
         txn_app_id=app_id,
         txn_version=version or 0,
@@ -298,6 +312,19 @@ def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOpt
             "transaction.timeout.ms", DEFAULT_TRANSACTION_TIMEOUT_MS
         ),
     )
+
+
+def _new_topic(options: _Options) -> tuple[int | None, int]:
+    """Partitions and replicas of a topic that the sink makes; -1 is the brokers' default."""
+    partitions = options.number("topicPartitions", at_least=1)
+    replicas = options.number("topicReplicationFactor", at_least=1)
+    if replicas is not None and partitions is None:
+        raise OptionError("topicReplicationFactor goes with topicPartitions")
+    if partitions is not None and partitions > _MAX_PARTITIONS:
+        raise OptionError(f"topicPartitions must be at most {_MAX_PARTITIONS}, not {partitions}")
+    if replicas is not None and replicas > _MAX_REPLICAS:
+        raise OptionError(f"topicReplicationFactor must be at most {_MAX_REPLICAS}, not {replicas}")
+    return partitions, -1 if replicas is None else replicas
 
 
 def _subscription(options: _Options) -> Subscription:

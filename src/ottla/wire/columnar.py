@@ -57,6 +57,22 @@ _LAST_STEP = 4096
 _OF_ONE_BYTE: Longs = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], np.int64)
 
 
+# Beyond it microseconds do not fit: somebody wrote nanoseconds.
+_MAX_TIMESTAMP_MS = ((1 << 63) - 1) // 1000
+
+
+def _microseconds(timestamps_ms: Longs) -> pa.Array:
+    """As Spark has them; what it cannot hold is an error as with its own connector."""
+    if len(timestamps_ms):
+        furthest = max(int(timestamps_ms.max()), int(timestamps_ms.min()), key=abs)
+        if abs(furthest) > _MAX_TIMESTAMP_MS:
+            raise CorruptBatch(
+                f"a record has the timestamp {furthest}, which in milliseconds is beyond what a "
+                "timestamp of Spark can hold: is it in nanoseconds?"
+            )
+    return pa.array(timestamps_ms * 1000).view(pa.timestamp("us", tz="UTC"))
+
+
 class AbortedTransaction(NamedTuple):
     """One entry of a fetch answer: from this offset on the producer's records do not count."""
 
@@ -439,7 +455,7 @@ def _rows(
         pa.repeat(topic, total),
         pa.array(np.full(total, partition, np.int32)),
         pa.array(spread([header.base_offset for header in headers]) + columns.offset_deltas),
-        pa.array(timestamps * 1000).view(pa.timestamp("us", tz="UTC")),
+        _microseconds(timestamps),
         pa.array(kinds),
     ]
     if columns.headers is None:

@@ -127,3 +127,29 @@ def test_sink_guarantees():
         sink(True, **{"kafka.acks": "1"})
     with pytest.raises(OptionError, match="did you mean topic"):
         sink(topics="a")
+
+
+def test_a_topic_that_the_sink_makes():
+    assert (sink().topic_partitions, sink().topic_replication_factor) == (None, -1)
+    made = sink(topicPartitions=" 6 ", topicReplicationFactor="3", topic=" t ")
+    assert (made.topic, made.topic_partitions, made.topic_replication_factor) == ("t", 6, 3)
+    assert sink(topicPartitions="6").topic_replication_factor == -1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"topicPartitions": "0"}, "topicPartitions must be at least 1, not 0"),
+        ({"topicPartitions": "many"}, "topicPartitions must be a whole number"),
+        ({"topicPartitions": "2147483648"}, "topicPartitions must be at most 2147483647"),
+        ({"topicReplicationFactor": "3"}, "topicReplicationFactor goes with topicPartitions"),
+        (
+            {"topicPartitions": "1", "topicReplicationFactor": "32768"},
+            "topicReplicationFactor must be at most 32767",
+        ),
+        ({"topic": "  "}, "topic is empty"),
+    ],
+)
+def test_what_the_sink_refuses(options, words):
+    with pytest.raises(OptionError, match=words):
+        sink(**options)

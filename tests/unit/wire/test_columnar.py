@@ -250,6 +250,18 @@ def test_what_a_timestamp_type_is():
     assert rows["timestamp"].cast(pa.int64()).to_pylist() == [5000, 9000]
 
 
+@pytest.mark.parametrize("timestamp", [0, -1, 1 << 45, 9223372036854775])
+def test_timestamps_that_spark_can_hold(timestamp):
+    assert read(build_batch([Record(None, b"a", timestamp)]))[0].timestamp == timestamp
+
+
+@pytest.mark.parametrize("timestamp", [1_763_312_400_000_000_000, 9223372036854776, -(1 << 62)])
+def test_timestamps_that_spark_cannot_hold(timestamp):
+    """Nanoseconds became a day of the year 174999; the official connector says `long overflow`."""
+    with pytest.raises(WireError, match=f"timestamp {timestamp}, .* is it in nanoseconds"):
+        read(build_batch([Record(None, b"a", 5), Record(None, b"a", timestamp)]))
+
+
 def test_a_header_key_that_is_no_text():
     body = bytes([0, 0, 0, 1, 1, 2, 4]) + b"\xff\xfe" + bytes([1])
     plain = build_batch([Record(None, None, 0, (("ab", None),))])

@@ -92,9 +92,10 @@ class BatchWriter(DataSourceArrowWriter):
 
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        return _write(
-            self._options, Work(self._job_id, self._options.txn_version, partition), iterator
-        )
+        # foreachBatch: the number is that of a micro-batch, and not one that a program chose.
+        in_query = context is not None and context.getLocalProperty(_QUERY_ID) is not None
+        work = Work(self._job_id, self._options.txn_version, partition, in_query)
+        return _write(self._options, work, iterator)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
