@@ -78,8 +78,9 @@ CONNECTOR = (
         "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
     ),
 )
-# For repositories that have no token provider since 4.0.0. Reading and writing do not need it, but
-# Kafka's delegation tokens do: it was compiled for classes that Spark 4.1 moved (SPARK-53064).
+# For repositories that have no token provider since 4.0.0. Reading and writing need next to nothing
+# of it. Kafka's delegation tokens do, and this one looks for classes that Spark 4.1 moved
+# (SPARK-53064): where no token can be had it ends with a NoClassDefFoundError.
 WITHOUT_TOKENS = (
     _CONNECTOR_JAR,
     Jar(
@@ -135,7 +136,7 @@ def connector_jars(*, fetch: bool = True) -> list[Path] | None:
     found = _fetch(own, WITHOUT_TOKENS)
     if found is not None:
         logger.warning(
-            "Maven has no %s: format kafka works, but cannot use delegation tokens",
+            "Maven has no %s: format kafka works, but do not use delegation tokens with it",
             CONNECTOR[1].coordinates,
         )
     return found
