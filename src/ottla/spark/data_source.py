@@ -11,12 +11,14 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
 )
 
 from ottla.spark.options import parse_source_options
 from ottla.spark.source.readers import BatchReader, StreamReader
+from ottla.spark.unused_options import announce
+from ottla.spark.versions import HAS_ADMISSION_CONTROL, HAS_STREAM_ARROW_WRITER, refuse_missing
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -38,10 +40,19 @@ class OttlaSource(DataSource):
         return f"{_COLUMNS}, {_HEADERS}" if with_headers else _COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(parse_source_options(self.options, streaming=False))
+        options = parse_source_options(self.options, streaming=False)
+        announce(options.unused, self.options)
+        return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return StreamReader(parse_source_options(self.options, streaming=True))
+        options = parse_source_options(self.options, streaming=True)
+        refuse_missing(self.options)
+        announce(options.unused, self.options)
+        if HAS_ADMISSION_CONTROL:
+            return StreamReader(options)
+        from ottla.spark.source.older_readers import OlderStreamReader
+
+        return OlderStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from ottla.spark.sink.writers import batch_writer
@@ -50,7 +61,12 @@ class OttlaSource(DataSource):
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
-    ) -> DataSourceStreamArrowWriter:
+    ) -> DataSourceStreamWriter:
         from ottla.spark.sink.writers import stream_writer
 
-        return stream_writer(self.options, schema)
+        writer = stream_writer(self.options, schema)
+        if HAS_STREAM_ARROW_WRITER:
+            return writer
+        from ottla.spark.sink.row_writer import RowWriter
+
+        return RowWriter(writer, schema)
