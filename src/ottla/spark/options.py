@@ -18,6 +18,7 @@ from ottla.config.definitions import ConfigError, nearest_name
 from ottla.security.sasl.exchange import Credentials
 from ottla.security.tls.settings import TlsSettings
 from ottla.spark.errors import OptionError
+from ottla.spark.formats.projection import VALUE_OPTIONS, Projection
 from ottla.wire.compression import CODEC_NAMES
 
 SUBSCRIPTIONS = ("assign", "subscribe", "subscribePattern")
@@ -44,6 +45,9 @@ _SOURCE_NAMES = (
     "maxTriggerDelay",
     "includeHeaders",
     "onTopicRecreated",
+    "columns",
+    "pushFilters",
+    *VALUE_OPTIONS,
 )
 _SINK_NAMES = (
     "topic",
@@ -133,6 +137,9 @@ class SourceOptions:
     read_committed: bool = False
     fetch_bytes: int = DEFAULT_FETCH_BYTES
     check_crcs: bool = True
+    # None: those of the official connector, the value as it is.
+    projection: Projection | None = None
+    push_filters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +267,7 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         ),
         fetch_bytes=options.kafka_number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
         check_crcs=(options.kafka("check.crcs") or "true").lower() != "false",
+        push_filters=options.flag("pushFilters", False),
     )
 
 

@@ -17,6 +17,7 @@ from ottla.spark.errors import DataLoss, SourceError, TopicMissing, TopicRecreat
 from ottla.spark.kafka import NOT_READABLE_YET, KafkaClient
 from ottla.spark.options import EARLIEST, SourceOptions, Subscription
 from ottla.spark.source.offsets import same_topic
+from ottla.spark.source.shape import Shape
 from ottla.types import parse_topic_id
 from ottla.wire import columnar
 from ottla.wire import messages as m
@@ -47,6 +48,7 @@ class RangeReader:
         self._task = task
         self._options = options
         self._position = task.start
+        self._shape = Shape(options, str(task.topic_partition))
         self._refresh = False
         self._deadline_s = 0.0
 
@@ -85,14 +87,15 @@ class RangeReader:
 
     def _decode(self, batches: list[columnar.Batch], start: int) -> Iterator[pa.RecordBatch]:
         try:
-            yield from columnar.decode(
+            rows = columnar.decode(
                 batches,
                 topic=self._task.topic,
                 partition=self._task.partition,
                 start=start,
                 end=self._task.end,
-                include_headers=self._options.include_headers,
+                columns=self._shape.needed,
             )
+            yield from self._shape.shaped(rows)
         except WireError as error:
             raise self._corrupt(error) from error
 
