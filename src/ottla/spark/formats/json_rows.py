@@ -145,7 +145,8 @@ def _boolean(node: Node) -> bool:
 
 def _double(node: Node) -> float:
     if isinstance(node, Number):
-        return jackson.to_float(node.text)
+        number = jackson.to_float(node.text)
+        return number + 0.0 if node.is_whole else number  # -0 is 0, -0.0 stays what it is
     if isinstance(node, str) and node in _INFINITE:
         return _INFINITE[node]
     raise Unfit("is not a number")
