@@ -19,6 +19,7 @@ from ottla.config.definitions import ConfigError, nearest_name
 from ottla.security.sasl.exchange import Credentials
 from ottla.security.tls.settings import TlsSettings
 from ottla.spark.errors import OptionError
+from ottla.spark.formats.projection import VALUE_OPTIONS, Projection
 from ottla.spark.java_pattern import PatternError, translate
 from ottla.spark.unused_options import NOTHING_UNUSED, PREFIX, Unused, find_unused
 from ottla.wire.compression import CODEC_NAMES
@@ -50,6 +51,9 @@ _SOURCE_NAMES = (
     "maxTriggerDelay",
     "includeHeaders",
     "onTopicRecreated",
+    "columns",
+    "pushFilters",
+    *VALUE_OPTIONS,
 )
 _SINK_NAMES = (
     "topic",
@@ -158,6 +162,9 @@ class SourceOptions:
     fetch_bytes: int = DEFAULT_FETCH_BYTES
     check_crcs: bool = True
     unused: Unused = NOTHING_UNUSED
+    # None: those of the official connector, the value as it is.
+    projection: Projection | None = None
+    push_filters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +334,7 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         fetch_bytes=options.kafka_number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
         check_crcs=(options.kafka("check.crcs") or "true").lower() != "false",
         unused=options.unused(() if streaming else _OF_STREAMS),
+        push_filters=options.flag("pushFilters", False),
     )
 
 

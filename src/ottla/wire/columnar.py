@@ -8,7 +8,7 @@ nothing that a broker imports may import this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,7 @@ SCHEMA = pa.schema(
     ]
 )
 SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
+COLUMNS = tuple(SCHEMA_WITH_HEADERS.names)
 
 # Plain bytes that become one Arrow record batch; keeps its offsets far below 2 GiB.
 MAX_PLAIN_BYTES = 16 * 1024 * 1024
@@ -139,13 +140,20 @@ def decode(
     start: int,
     end: int,
     include_headers: bool = False,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Arrow record batches with the records whose offsets are in [start, end)."""
+    """Arrow record batches with the records whose offsets are in [start, end).
+
+    Only the given `columns` are built, in their order; without them all but the headers are.
+    """
+    if columns is None:
+        columns = COLUMNS if include_headers else SCHEMA.names
+    schema = pa.schema([SCHEMA_WITH_HEADERS.field(name) for name in columns])
     for body in _bodies(batches):
-        columns = _decode_body(body, include_headers)
-        rows = _rows(columns, body.headers, topic, partition)
-        offsets = rows.column("offset").to_numpy()
+        fields = _decode_body(body, frozenset(columns))
+        offsets = _spread(body.headers, "base_offset") + fields.offset_deltas
         _check_order(offsets, body.headers)
+        rows = _rows(fields, offsets, body.headers, topic, partition, schema)
         first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))
         if first < last:
             yield rows if last - first == len(offsets) else rows.slice(first, last - first)
@@ -194,15 +202,17 @@ def _joined(group: list[tuple[BatchHeader, Buffer]]) -> _Body:
     return _Body(joined, spans, [header for header, _ in group])
 
 
-class _Columns(NamedTuple):
+class _Fields(NamedTuple):
+    """Of all records of a body; those that nobody asked for are None."""
+
     timestamp_deltas: Longs
     offset_deltas: Longs
-    keys: pa.Array
-    values: pa.Array
+    keys: pa.Array | None
+    values: pa.Array | None
     headers: pa.Array | None
 
 
-def _decode_body(body: _Body, include_headers: bool) -> _Columns:
+def _decode_body(body: _Body, wanted: frozenset[str]) -> _Fields:
     data = np.frombuffer(body.plain, np.uint8)
     sizes, starts = read_ints(data, _record_positions(data, body))
     ends = starts + sizes
@@ -222,14 +232,14 @@ def _decode_body(body: _Body, include_headers: bool) -> _Columns:
         or not bool(np.all((counts > 0) | (header_starts == ends)))
     ):
         raise CorruptBatch("a record is malformed: its fields do not fit its size")
-    headers = _headers(body.plain, data, counts, header_starts, ends) if include_headers else None
-    return _Columns(
-        timestamps,
-        offsets,
-        _slices(body.plain, key_starts, key_ends, key_lengths < 0),
-        _slices(body.plain, value_starts, value_ends, value_lengths < 0),
-        headers,
-    )
+    keys = values = headers = None
+    if "key" in wanted:
+        keys = _slices(body.plain, key_starts, key_ends, key_lengths < 0)
+    if "value" in wanted:
+        values = _slices(body.plain, value_starts, value_ends, value_lengths < 0)
+    if "headers" in wanted:
+        headers = _headers(body.plain, data, counts, header_starts, ends)
+    return _Fields(timestamps, offsets, keys, values, headers)
 
 
 def _record_positions(data: Bytes, body: _Body) -> Longs:
@@ -433,31 +443,48 @@ def _strings(keys: pa.Array) -> pa.Array:
         return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
 
 
-def _rows(
-    columns: _Columns, headers: Sequence[BatchHeader], topic: str, partition: int
-) -> pa.RecordBatch:
+def _spread(headers: Sequence[BatchHeader], name: str) -> Any:
+    """What the headers of batches say, for each of their records."""
+    values = [getattr(header, name) for header in headers]
+    if len(values) == 1:
+        return values[0]
     counts = [header.record_count for header in headers]
-    total = len(columns.offset_deltas)
+    return np.repeat(np.array(values, np.int64), counts)
 
-    def spread(values: list[int]) -> Any:
-        return np.repeat(np.array(values, np.int64), counts) if len(values) > 1 else values[0]
 
-    timestamps = spread([header.base_timestamp for header in headers]) + columns.timestamp_deltas
+def _rows(
+    fields: _Fields,
+    offsets: Longs,
+    headers: Sequence[BatchHeader],
+    topic: str,
+    partition: int,
+    schema: pa.Schema,
+) -> pa.RecordBatch:
+    total = len(offsets)
+    made: dict[str, Callable[[], pa.Array | None]] = {
+        "key": lambda: fields.keys,
+        "value": lambda: fields.values,
+        "topic": lambda: pa.repeat(topic, total),
+        "partition": lambda: pa.array(np.full(total, partition, np.int32)),
+        "offset": lambda: pa.array(offsets),
+        "timestamp": lambda: _timestamps(fields.timestamp_deltas, headers),
+        "timestampType": lambda: pa.array(_timestamp_kinds(headers, total)),
+        "headers": lambda: fields.headers,
+    }
+    return pa.RecordBatch.from_arrays([made[name]() for name in schema.names], schema=schema)
+
+
+def _timestamp_kinds(headers: Sequence[BatchHeader], total: int) -> npt.NDArray[np.int32]:
+    """1 where the broker's time counts, 0 where the producer's does."""
     by_broker = [header.is_log_append_time for header in headers]
-    kinds = np.zeros(total, np.int32)
-    if any(by_broker):
-        kinds += np.repeat(np.array(by_broker, np.int32), counts)
-        appended = np.repeat(np.array([h.max_timestamp for h in headers], np.int64), counts)
-        timestamps = np.where(kinds == 1, appended, timestamps)
-    arrays = [
-        columns.keys,
-        columns.values,
-        pa.repeat(topic, total),
-        pa.array(np.full(total, partition, np.int32)),
-        pa.array(spread([header.base_offset for header in headers]) + columns.offset_deltas),
-        _microseconds(timestamps),
-        pa.array(kinds),
-    ]
-    if columns.headers is None:
-        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-    return pa.RecordBatch.from_arrays([*arrays, columns.headers], schema=SCHEMA_WITH_HEADERS)
+    if not any(by_broker):
+        return np.zeros(total, np.int32)
+    return np.repeat(np.array(by_broker, np.int32), [header.record_count for header in headers])
+
+
+def _timestamps(deltas: Longs, headers: Sequence[BatchHeader]) -> pa.Array:
+    timestamps = _spread(headers, "base_timestamp") + deltas
+    kinds = _timestamp_kinds(headers, len(deltas))
+    if kinds.any():
+        timestamps = np.where(kinds == 1, _spread(headers, "max_timestamp"), timestamps)
+    return _microseconds(timestamps)

@@ -72,15 +72,20 @@ def one_by_one(data: bytes) -> list[Record]:
     return [r for _, batch in records.iter_batches(data) for r in records.iter_records(batch)]
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(_batch, min_size=1, max_size=5))
-def test_reads_what_the_plain_reader_reads(batches):
+def encoded(batches: Sequence[tuple[list[Record], int, int | None]]) -> bytes:
     data, offset = b"", 5
     for items, codec, append_time in batches:
         data += build_batch(
             items, base_offset=offset, compression=codec, log_append_time_ms=append_time
         )
         offset += len(items)
+    return data
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_batch, min_size=1, max_size=5))
+def test_reads_what_the_plain_reader_reads(batches):
+    data = encoded(batches)
     assert read(data) == one_by_one(data)
 
 
@@ -334,3 +339,18 @@ def test_a_batch_that_says_it_has_no_records_but_has() -> None:
         columnar.scan(bytes(whole), 0, 10, check_crcs=False)
     emptied = records.build_batch([], last_offset_delta=4)
     assert columnar.scan(emptied, 0, 10).next_offset == 5
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(_batch, min_size=1, max_size=4),
+    st.lists(st.sampled_from(columnar.COLUMNS), min_size=1, unique=True),
+)
+def test_only_the_columns_that_are_asked_for(batches, names):
+    data = encoded(batches)
+    scanned = columnar.scan(data, 0, END)
+    where = {"topic": "t", "partition": 3, "start": 1, "end": END}
+    whole = list(columnar.decode(scanned.batches, **where, include_headers=True))
+    some = list(columnar.decode(scanned.batches, **where, columns=names))
+    assert [rows.schema.names for rows in some] == [names] * len(whole)
+    assert some == [rows.select(names) for rows in whole]

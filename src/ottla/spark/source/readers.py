@@ -6,7 +6,7 @@ are used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -26,7 +26,9 @@ from ottla.spark.versions import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
+    from ottla.spark.source.filters import Pruning
     from ottla.spark.source.offsets import OffsetRange
     from ottla.spark.source.stream import StreamPlanner
 
@@ -51,6 +53,7 @@ def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[
 class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._pruning: Pruning | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
         from ottla.spark.kafka import KafkaClient
@@ -58,12 +61,24 @@ class BatchReader(DataSourceReader):
 
         client = KafkaClient(self._options.connect)
         try:
-            return [RangePartition(task) for task in Planner(client, self._options).batch()]
+            tasks = Planner(client, self._options).batch(self._pruning)
+            return [RangePartition(task) for task in tasks]
         finally:
             client.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)
+
+
+class FilteringReader(BatchReader):
+    """Spark refuses sources that can do this where its own switch for it is off, so this one is
+    for those who ask (pushFilters)."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        from ottla.spark.source.filters import sort_out
+
+        self._pruning, left = sort_out(filters)
+        return left
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
