@@ -7,16 +7,27 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ottla.client.partitioner import MURMUR2_MULTIPLIER, MURMUR2_SEED, POSITIVE
+from ottla.wire import native
+from ottla.wire.columnar_encode import exported
 
 _SEED = np.uint32(MURMUR2_SEED)
 _MULTIPLIER = np.uint32(MURMUR2_MULTIPLIER)
+_MASK = 0xFFFFFFFF
+# A step for all keys of one length takes as long as so many steps of a single one, whose beginning
+# takes as long as so many of them.
+_STEP_OF_ALL, _BEGINNING = 250, 100
 
 
 def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
-    """Kafka's 32-bit murmur2 of every key (Utils.murmur2); what null has is not defined.
+    """Kafka's 32-bit murmur2 of every key (Utils.murmur2); what null has is not defined."""
+    if native.code is not None:
+        hashes = np.frombuffer(native.code.murmur2_of_all(exported(keys), len(keys)), np.int64)
+        return hashes.astype(np.uint32)
+    return _murmur2_in_python(keys)
 
-    Keys of one length are hashed together: one pass over their words.
-    """
+
+def _murmur2_in_python(keys: pa.Array) -> npt.NDArray[np.uint32]:
+    """Keys of one length are hashed together, word by word; where they are few, one by one."""
     bounds = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
     data_buffer = keys.buffers()[2]
     data = np.frombuffer(data_buffer if data_buffer is not None else b"", np.uint8)
@@ -25,8 +36,29 @@ def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
     for length in np.unique(lengths).tolist():
         same = np.flatnonzero(lengths == length)
         starts = bounds[:-1][same].astype(np.int64)
-        hashes[same] = _hash_of_length(data, starts, length)
+        words = length // 4
+        if len(same) * (words + _BEGINNING) < words * _STEP_OF_ALL:
+            hashes[same] = [_hash_of_one(data[start : start + length]) for start in starts.tolist()]
+        else:
+            hashes[same] = _hash_of_length(data, starts, length)
     return hashes
+
+
+def _hash_of_one(key: npt.NDArray[np.uint8]) -> int:
+    """What can be done to all words at once is done so; each step of the rest needs the one before
+    it."""
+    whole = len(key) & ~3
+    words = key[:whole].view("<u4") * _MULTIPLIER
+    words ^= words >> np.uint32(24)
+    words *= _MULTIPLIER
+    value = (MURMUR2_SEED ^ len(key)) & _MASK
+    for word in words.tolist():
+        value = value * MURMUR2_MULTIPLIER & _MASK ^ word
+    if len(key) != whole:
+        value ^= int.from_bytes(key[whole:].tobytes(), "little")
+        value = value * MURMUR2_MULTIPLIER & _MASK
+    value = (value ^ value >> 13) * MURMUR2_MULTIPLIER & _MASK
+    return value ^ value >> 15
 
 
 def _hash_of_length(

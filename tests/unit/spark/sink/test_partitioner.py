@@ -1,11 +1,23 @@
 """The vectorised partitioner against the plain one, which is judged by Kafka's clients."""
 
+import time
+from collections.abc import Iterator
+
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.partitioner import murmur2, partition_of_key
 from ottla.spark.sink import partitioner
+from tests.support.native import FORMS, in_force
+
+
+@pytest.fixture(params=FORMS, scope="module", autouse=True)
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test here runs on native code and on pure Python."""
+    with in_force(request.param):
+        yield
 
 
 @settings(deadline=None)
@@ -29,3 +41,23 @@ def test_without_a_key_column_all_rows_stick_together():
 def test_only_empty_keys():
     column = pa.array([b"", b""], pa.binary())
     assert partitioner.partitions_of(column, 2, 9, 0).tolist() == [partition_of_key(b"", 9)] * 2
+
+
+@pytest.mark.parametrize("length", [0, 3, 4, 1001, 70_000])
+@pytest.mark.parametrize("count", [1, 2, 300])
+def test_keys_of_any_length(length, count):
+    """Few long keys and many short ones take ways of their own."""
+    if length * count > 1_000_000:
+        count = 10
+    keys = [bytes((number + at) % 251 for at in range(length)) for number in range(count)]
+    column = pa.array(keys, pa.binary())
+    expected = [murmur2(key) & 0xFFFFFFFF for key in keys]
+    assert partitioner.murmur2(column).tolist() == expected
+
+
+def test_long_keys_take_time_in_proportion_to_their_length():
+    """Three keys of a megabyte took twelve seconds."""
+    column = pa.array([bytes(1 << 20), b"\x01" * (1 << 20), b"\x02" * ((1 << 20) + 1)], pa.binary())
+    began = time.process_time()
+    partitioner.murmur2(column)
+    assert time.process_time() - began < 4
