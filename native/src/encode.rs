@@ -2,8 +2,10 @@
 
 use crate::varint::{put, width, zigzag};
 
-/// What a record has at most beside its key, value and headers.
+/// What a record has at most beside its key, value and headers, unless its numbers are extreme.
 const OVERHEAD_BYTES: i64 = 24;
+/// Partitions have a place in a table; pure Python takes more.
+pub const MOST_PARTITIONS: usize = 1 << 16;
 
 /// An Arrow array of type binary, as its buffers are; it may begin in the middle of them.
 pub struct Column<'a> {
@@ -45,8 +47,6 @@ pub fn long_at(buffer: &[u8], index: usize) -> Option<i64> {
 
 /// What is written, row by row: longs and columns as buffers.
 pub struct Rows<'a> {
-    /// The rows in the order of writing, partition after partition.
-    pub order: &'a [u8],
     pub partitions: &'a [u8],
     pub timestamps: &'a [u8],
     pub keys: Option<Column<'a>>,
@@ -57,7 +57,6 @@ pub struct Rows<'a> {
 
 /// One row as it is written.
 struct Row<'a> {
-    partition: i64,
     timestamp: i64,
     key: Option<&'a [u8]>,
     value: Option<&'a [u8]>,
@@ -66,10 +65,8 @@ struct Row<'a> {
 
 impl<'a> Rows<'a> {
     #[inline(always)]
-    fn get(&self, index: usize) -> Option<Row<'a>> {
-        let row = usize::try_from(long_at(self.order, index)?).ok()?;
+    fn get(&self, row: usize) -> Option<Row<'a>> {
         Some(Row {
-            partition: long_at(self.partitions, row)?,
             timestamp: long_at(self.timestamps, row)?,
             key: match &self.keys {
                 Some(keys) => keys.get(row)?,
@@ -82,12 +79,18 @@ impl<'a> Rows<'a> {
             },
         })
     }
+
+    /// Which lane a row belongs to.
+    #[inline(always)]
+    fn partition(&self, row: usize) -> Option<usize> {
+        let partition = usize::try_from(long_at(self.partitions, row)?).ok()?;
+        (partition < MOST_PARTITIONS).then_some(partition)
+    }
 }
 
 /// The records of one batch, and where they stand.
 #[derive(Clone, Copy)]
 pub struct Batch {
-    pub partition: i64,
     pub records: i64,
     pub base_timestamp: i64,
     pub max_timestamp: i64,
@@ -101,64 +104,80 @@ pub enum Failed {
     Memory,
 }
 
-/// All records behind one another, cut into batches where the oracle cuts them: at a new partition,
-/// when one is full, and around a record that is large by itself.
-pub fn encode(rows: &Rows, batch_bytes: i64) -> Result<(Vec<u8>, Vec<Batch>), Failed> {
-    if batch_bytes < 1 {
-        return Err(Failed::Input);
-    }
-    let count = rows.order.len() / 8;
-    let (mut out, mut batches) = (Vec::new(), Vec::<Batch>::new());
-    out.try_reserve_exact(most_bytes(rows, count)?)
-        .map_err(|_| Failed::Memory)?;
-    let (mut before, mut filled, mut was_large) = (0, 0, false);
-    for index in 0..count {
-        let row = rows.get(index).ok_or(Failed::Input)?;
-        let estimate = estimate(&row);
+/// The records of one partition, and where the last batch stands.
+#[derive(Default)]
+pub struct Lane {
+    pub records: Vec<u8>,
+    pub batches: Vec<Batch>,
+    size: usize,
+    before: i64,
+    filled: i64,
+    was_large: bool,
+}
+
+impl Lane {
+    /// Cuts batches where the oracle cuts them: when one is full, and around a record that is large by
+    /// itself.
+    #[inline(always)]
+    fn put(&mut self, row: &Row, batch_bytes: i64) {
+        let estimate = estimate(row);
         let is_large = estimate > batch_bytes / 2;
-        let is_new_partition = batches
-            .last()
-            .is_none_or(|last| last.partition != row.partition);
-        if is_new_partition {
-            (before, filled) = (0, 0);
-        }
-        let is_full = before / batch_bytes != filled;
-        if is_new_partition || is_full || is_large || was_large {
-            batches.push(Batch {
-                partition: row.partition,
+        let filled = self.before / batch_bytes;
+        if self.batches.is_empty() || filled != self.filled || is_large || self.was_large {
+            self.batches.push(Batch {
                 records: 0,
                 base_timestamp: row.timestamp,
                 max_timestamp: row.timestamp,
-                begin: out.len(),
-                end: out.len(),
+                begin: self.records.len(),
+                end: self.records.len(),
             });
         }
-        filled = before / batch_bytes;
-        before += estimate;
-        was_large = is_large;
-        if let Some(batch) = batches.last_mut() {
-            put_record(&mut out, &row, batch);
+        self.filled = filled;
+        self.before += estimate;
+        self.was_large = is_large;
+        if let Some(batch) = self.batches.last_mut() {
+            put_record(&mut self.records, row, batch);
         }
     }
-    Ok((out, batches))
+}
+
+/// The records of every partition that has some. Rows are read in their order and each partition is
+/// written in its own: sorted first, they would be read from all over memory.
+pub fn encode(rows: &Rows, batch_bytes: i64) -> Result<Vec<(usize, Lane)>, Failed> {
+    if batch_bytes < 1 {
+        return Err(Failed::Input);
+    }
+    let count = rows.partitions.len() / 8;
+    let mut lanes: Vec<Lane> = Vec::new();
+    for index in 0..count {
+        let row = rows.get(index).ok_or(Failed::Input)?;
+        let partition = rows.partition(index).ok_or(Failed::Input)?;
+        if partition >= lanes.len() {
+            lanes.resize_with(partition + 1, Lane::default);
+        }
+        let size = &mut lanes[partition].size;
+        *size = size
+            .checked_add(estimate(&row) as usize)
+            .ok_or(Failed::Memory)?;
+    }
+    for lane in &mut lanes {
+        lane.records
+            .try_reserve_exact(lane.size)
+            .map_err(|_| Failed::Memory)?;
+    }
+    for index in 0..count {
+        let row = rows.get(index).ok_or(Failed::Input)?;
+        let partition = rows.partition(index).ok_or(Failed::Input)?;
+        lanes[partition].put(&row, batch_bytes);
+    }
+    let used = lanes.into_iter().enumerate();
+    Ok(used.filter(|(_, lane)| !lane.batches.is_empty()).collect())
 }
 
 #[inline(always)]
 fn estimate(row: &Row) -> i64 {
     let content = row.key.map_or(0, <[u8]>::len) + row.value.map_or(0, <[u8]>::len);
     (content + row.headers.len()) as i64 + OVERHEAD_BYTES
-}
-
-/// Room for everything, so that the records are written without a look at it.
-fn most_bytes(rows: &Rows, count: usize) -> Result<usize, Failed> {
-    let mut most = 0_usize;
-    for index in 0..count {
-        let row = rows.get(index).ok_or(Failed::Input)?;
-        most = most
-            .checked_add(estimate(&row) as usize)
-            .ok_or(Failed::Memory)?;
-    }
-    Ok(most)
 }
 
 #[inline(always)]

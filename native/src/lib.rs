@@ -239,52 +239,49 @@ fn optional<'a>(
     array.map(|array| array.column(py)).transpose()
 }
 
-type BatchFields = (i64, i64, i64, i64, usize, usize);
+/// Of a batch: number of records, first and latest timestamp, where it begins and ends.
+type BatchFields = (i64, i64, i64, usize, usize);
 
-/// All records behind one another, and for each batch: partition, number of records, first and latest
-/// timestamp, where it begins and ends.
+/// For each partition: its number, its records behind one another, its batches.
 #[pyfunction]
-#[pyo3(signature = (order, partitions, timestamps, keys, values, headers, batch_bytes))]
-#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (partitions, timestamps, keys, values, headers, batch_bytes))]
 fn encode_records(
     py: Python<'_>,
-    order: &Bound<'_, PyAny>,
     partitions: &Bound<'_, PyAny>,
     timestamps: &Bound<'_, PyAny>,
     keys: Option<Bound<'_, PyTuple>>,
     values: &Bound<'_, PyTuple>,
     headers: Option<Bound<'_, PyTuple>>,
     batch_bytes: i64,
-) -> PyResult<(Chunk, Vec<BatchFields>)> {
-    let longs = [order, partitions, timestamps].map(PyUntypedBuffer::get);
-    let [order, partitions, timestamps] = longs;
-    let (order, partitions, timestamps) = (order?, partitions?, timestamps?);
+) -> PyResult<Vec<(usize, Chunk, Vec<BatchFields>)>> {
+    let partitions = PyUntypedBuffer::get(partitions)?;
+    let timestamps = PyUntypedBuffer::get(timestamps)?;
     let keys = keys.as_ref().map(Exported::of).transpose()?;
     let values = Exported::of(values)?;
     let headers = headers.as_ref().map(Exported::of).transpose()?;
     let rows = encode::Rows {
-        order: held(&order, py)?,
         partitions: held(&partitions, py)?,
         timestamps: held(&timestamps, py)?,
         keys: optional(keys.as_ref(), py)?,
         values: values.column(py)?,
         headers: optional(headers.as_ref(), py)?,
     };
-    let (records, batches) = encode::encode(&rows, batch_bytes).map_err(failure)?;
-    let fields = batches
-        .iter()
-        .map(|it| {
-            (
-                it.partition,
-                it.records,
-                it.base_timestamp,
-                it.max_timestamp,
-                it.begin,
-                it.end,
-            )
-        })
-        .collect();
-    Ok((records.into(), fields))
+    let lanes = encode::encode(&rows, batch_bytes).map_err(failure)?;
+    Ok(lanes.into_iter().map(lane_fields).collect())
+}
+
+fn lane_fields((partition, lane): (usize, encode::Lane)) -> (usize, Chunk, Vec<BatchFields>) {
+    let batches = lane.batches.iter();
+    let fields = batches.map(|it| {
+        (
+            it.records,
+            it.base_timestamp,
+            it.max_timestamp,
+            it.begin,
+            it.end,
+        )
+    });
+    (partition, lane.records.into(), fields.collect())
 }
 
 fn failure(failed: encode::Failed) -> PyErr {
@@ -339,6 +336,7 @@ fn murmur2_of_all(py: Python<'_>, keys: &Bound<'_, PyTuple>, count: usize) -> Py
 #[pymodule(gil_used = true)]
 fn ottla_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("FORM", FORM)?;
+    module.add("MOST_PARTITIONS", encode::MOST_PARTITIONS)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<RecordWalk>()?;
     module.add_class::<Chunk>()?;

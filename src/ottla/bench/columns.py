@@ -1,7 +1,7 @@
 """Records to Arrow columns, back, and to their partitions; rows of `ottla bench codec`.
 
 Values are JSON of 80 to 400 bytes, as real topics have them. Where native code is in force, pure
-Python is its peer. Needs numpy and pyarrow.
+Python is its peer. Times are those of the processor. Needs numpy and pyarrow.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def _row(work: str, action: Callable[[], object]) -> Row:
 
 
 def _seconds(action: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     action()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def _all(things: Iterable[Any]) -> None:

@@ -81,19 +81,18 @@ def encode(
     """Batches by partition, in the order of the rows within each partition."""
     if not len(partitions):
         return
-    order = np.argsort(_narrow(partitions), kind="stable")
-    if native.code is not None:
-        yield from _encode_natively(native.code, rows, partitions, order, batch_bytes)
+    code = native.code
+    if code is not None and int(partitions.max()) < code.MOST_PARTITIONS:
+        yield from _encode_natively(code, rows, partitions, batch_bytes)
     else:
-        yield from _encode_in_python(rows, partitions, order, batch_bytes)
+        yield from _encode_in_python(rows, partitions, batch_bytes)
 
 
 def _encode_natively(
-    code: Any, rows: Rows, partitions: npt.NDArray[np.integer], order: Longs, batch_bytes: int
+    code: Any, rows: Rows, partitions: npt.NDArray[np.integer], batch_bytes: int
 ) -> Iterator[EncodedBatch]:
     block = None if rows.headers is None else encode_headers(rows.headers)
-    records, batches = code.encode_records(
-        np.ascontiguousarray(order, np.int64),
+    lanes = code.encode_records(
         np.ascontiguousarray(partitions, np.int64),
         np.ascontiguousarray(rows.timestamps_ms, np.int64),
         None if rows.keys is None else exported(rows.keys),
@@ -101,9 +100,11 @@ def _encode_natively(
         None if block is None else exported(block),
         batch_bytes,
     )
-    view = memoryview(records)
-    for partition, count, base_timestamp, max_timestamp, begin, end in batches:
-        yield EncodedBatch(partition, count, base_timestamp, max_timestamp, view[begin:end])
+    for partition, records, batches in lanes:
+        view = memoryview(records)
+        for count, base_timestamp, max_timestamp, begin, end in batches:
+            body = view[begin:end]
+            yield EncodedBatch(partition, count, base_timestamp, max_timestamp, body)
 
 
 def exported(column: pa.Array) -> tuple[Any, Any, Any, int]:
@@ -113,9 +114,10 @@ def exported(column: pa.Array) -> tuple[Any, Any, Any, int]:
 
 
 def _encode_in_python(
-    rows: Rows, partitions: npt.NDArray[np.integer], order: Longs, batch_bytes: int
+    rows: Rows, partitions: npt.NDArray[np.integer], batch_bytes: int
 ) -> Iterator[EncodedBatch]:
     count = len(partitions)
+    order = np.argsort(_narrow(partitions), kind="stable")
     sizes = _Sizes.of(rows, order)
     sorted_partitions = partitions[order]
     bounds = _cut(sorted_partitions, sizes.estimates, batch_bytes)

@@ -109,7 +109,11 @@ def test_rows_of_damaged_records(seed: int) -> None:
 
 @settings(max_examples=100)
 @given(
-    st.lists(st.tuples(_record, st.sampled_from([0, 1, 5, 70_000])), min_size=1, max_size=30),
+    st.lists(
+        st.tuples(_record, st.sampled_from([0, 1, 5, (1 << 16) - 1, 1 << 16])),
+        min_size=1,
+        max_size=30,
+    ),
     st.sampled_from([1, 100, 2000, 1 << 19]),
     st.booleans(),
     st.booleans(),

@@ -147,20 +147,19 @@ def test_buffers_that_lie_about_their_columns() -> None:
         (None, int32s(0, 1, 2), b"ab", (1 << 64) - 1),
         (b"", int32s(0, 1, 2), b"ab", 0),
     ):
-        order = (0).to_bytes(8, sys.byteorder) + (1).to_bytes(8, sys.byteorder)
         with pytest.raises(ValueError, match="do not fit"):
-            code.encode_records(order, longs, longs, None, bad, None, 100)
+            code.encode_records(longs, longs, None, bad, None, 100)
         with pytest.raises(ValueError, match="do not fit"):
-            code.encode_records(order, longs, longs, bad, good, None, 100)
+            code.encode_records(longs, longs, bad, good, None, 100)
         with pytest.raises(ValueError, match="do not fit"):
             code.murmur2_of_all(bad, 2)
         with pytest.raises(ValueError, match="do not fit"):
             code.encode_headers((1).to_bytes(8, sys.byteorder) * 2, bad, bad)
-    for order in (b"\xff" * 8, (2).to_bytes(8, sys.byteorder)):
+    for partitions in (b"\xff" * 8, (code.MOST_PARTITIONS).to_bytes(8, sys.byteorder), bytes(24)):
         with pytest.raises(ValueError, match="do not fit"):
-            code.encode_records(order, longs, longs, None, good, None, 100)
+            code.encode_records(partitions, longs, None, good, None, 100)
     with pytest.raises(ValueError, match="do not fit"):
-        code.encode_records(longs, longs, longs, None, good, None, 0)
+        code.encode_records(longs, longs, None, good, None, 0)
 
 
 def test_chunks_are_read_only_and_outlive_what_made_them() -> None:
