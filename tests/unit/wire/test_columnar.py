@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ottla.wire import columnar, columnar_encode, records
 from ottla.wire.primitives import WireError
 from ottla.wire.records import Record, build_batch, build_marker
+from tests.support.native import FORMS, in_force
 
 END = 1 << 62
 _bytes = st.one_of(st.none(), st.binary(max_size=9), st.sampled_from([b"x" * 100, b"y" * 9000]))
@@ -32,6 +33,13 @@ _batch = st.tuples(
     st.integers(0, 4),
     st.one_of(st.none(), st.integers(0, 1 << 42)),
 )
+
+
+@pytest.fixture(params=FORMS, scope="module", autouse=True)
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test here runs on native code and on pure Python."""
+    with in_force(request.param):
+        yield
 
 
 def columns_of(rows: Sequence[pa.RecordBatch]) -> list[Record]:
