@@ -7,6 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ottla.client.partitioner import MURMUR2_MULTIPLIER, MURMUR2_SEED, POSITIVE
+from ottla.wire import native
+from ottla.wire.columnar_encode import exported
 
 _SEED = np.uint32(MURMUR2_SEED)
 _MULTIPLIER = np.uint32(MURMUR2_MULTIPLIER)
@@ -17,10 +19,15 @@ _PIECE_BYTES = 1 << 18
 
 
 def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
-    """Kafka's 32-bit murmur2 of every key (Utils.murmur2); what null has is not defined.
+    """Kafka's 32-bit murmur2 of every key (Utils.murmur2); what null has is not defined."""
+    if native.code is not None:
+        hashes = np.frombuffer(native.code.murmur2_of_all(exported(keys), len(keys)), np.int64)
+        return hashes.astype(np.uint32)
+    return _murmur2_in_python(keys)
 
-    Word after word of all keys that have so many; where few are left, key after key.
-    """
+
+def _murmur2_in_python(keys: pa.Array) -> npt.NDArray[np.uint32]:
+    """Word after word of all keys that have so many; where few are left, key after key."""
     bounds = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
     data_buffer = keys.buffers()[2]
     data = np.frombuffer(data_buffer if data_buffer is not None else b"", np.uint8)

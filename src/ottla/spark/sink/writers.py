@@ -11,15 +11,13 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ottla.spark.errors import OptionError, SourceError
 from ottla.spark.options import SinkOptions, parse_sink_options
 from ottla.spark.sink.work import Work
+from ottla.spark.unused_options import announce
+from ottla.spark.versions import DataSourceStreamArrowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,12 +46,14 @@ def batch_writer(
         raise OptionError('records of a topic cannot be overwritten: use mode("append")')
     parsed = parse_sink_options(options, streaming=False)
     check_columns(schema, parsed)
+    announce(parsed.unused, options)
     return BatchWriter(parsed, parsed.txn_app_id or str(uuid.uuid4()))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
     parsed = parse_sink_options(options, streaming=True)
     check_columns(schema, parsed)
+    announce(parsed.unused, options)
     return StreamWriter(parsed)
 
 

@@ -2,13 +2,23 @@
 
 import random
 import time
+from collections.abc import Iterator
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.partitioner import murmur2, partition_of_key
 from ottla.spark.sink import partitioner
+from tests.support.native import FORMS, in_force
+
+
+@pytest.fixture(params=FORMS, scope="module", autouse=True)
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test here runs on native code and on pure Python."""
+    with in_force(request.param):
+        yield
 
 
 @settings(deadline=None)
@@ -62,3 +72,15 @@ def test_one_long_key_among_many_short_ones():
     hashes = partitioner.murmur2(column)
     assert time.process_time() - began < 2
     assert int(hashes[-1]) == murmur2(keys[-1]) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("length", [0, 3, 4, 1001, 70_000])
+@pytest.mark.parametrize("count", [1, 2, 300])
+def test_keys_of_any_length(length, count):
+    """Few long keys and many short ones take ways of their own."""
+    if length * count > 1_000_000:
+        count = 10
+    keys = [bytes((number + at) % 251 for at in range(length)) for number in range(count)]
+    column = pa.array(keys, pa.binary())
+    expected = [murmur2(key) & 0xFFFFFFFF for key in keys]
+    assert partitioner.murmur2(column).tolist() == expected
