@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from ottla.spark.collector import spare_imports
 from ottla.spark.errors import OptionError, SourceError
 from ottla.spark.options import SinkOptions, parse_sink_options
 from ottla.spark.sink.work import Work
@@ -52,6 +53,7 @@ def batch_writer(
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
+    spare_imports()
     parsed = parse_sink_options(options, streaming=True)
     check_columns(schema, parsed)
     return StreamWriter(parsed)
@@ -116,4 +118,5 @@ def _write(options: SinkOptions, work: Work, rows: Iterator[pa.RecordBatch]) -> 
     from ottla.spark.kafka import kept_client
     from ottla.spark.sink.task_writer import TaskWriter
 
+    spare_imports()
     return Written(TaskWriter(kept_client(options.connect), options, work).write(rows))

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ottla.spark.collector import spare_imports
 from ottla.spark.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Reco
     from ottla.spark.kafka import kept_client
     from ottla.spark.source.range_reader import RangeReader
 
+    spare_imports()
     yield from RangeReader(kept_client(options.connect), partition.value, options).batches()
 
 
