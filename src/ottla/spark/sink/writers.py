@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from ottla.spark.collector import spare_imports
 from ottla.spark.errors import OptionError, SourceError
 from ottla.spark.options import SinkOptions, parse_sink_options
 from ottla.spark.sink.work import Work
@@ -51,6 +52,7 @@ def batch_writer(
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
+    spare_imports()
     parsed = parse_sink_options(options, streaming=True)
     check_columns(schema, parsed)
     announce(parsed.unused, options)
@@ -117,4 +119,5 @@ def _write(options: SinkOptions, work: Work, rows: Iterator[pa.RecordBatch]) -> 
     from ottla.spark.kafka import kept_client
     from ottla.spark.sink.task_writer import TaskWriter
 
+    spare_imports()
     return Written(TaskWriter(kept_client(options.connect), options, work).write(rows))

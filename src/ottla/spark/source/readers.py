@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from ottla.spark.collector import spare_imports
 from ottla.spark.options import SourceOptions
 from ottla.spark.versions import (
     ReadAllAvailable,
@@ -47,6 +48,7 @@ def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[
     from ottla.spark.kafka import kept_client
     from ottla.spark.source.range_reader import RangeReader
 
+    spare_imports()
     yield from RangeReader(kept_client(options.connect), partition.value, options).batches()
 
 
