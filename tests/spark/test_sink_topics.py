@@ -333,9 +333,17 @@ def test_a_failed_attempt_leaves_nothing_behind(topics, client, query):
     name = topics.create(partitions=2)
     many = [b"%06d" % number for number in range(60_000)]
     large = rows(many, key=pa.array(many, pa.binary()), pad=pa.array([b"p" * 90] * 60_000))
+
+    def broken_when_sent():
+        yield large
+        deadline = time.monotonic() + WAIT_S
+        while topics.values(subscribe=name) != many:
+            assert time.monotonic() < deadline
+        raise Broken
+
     with pytest.raises(Broken):
-        topics.write(Work(query, 0, 0), broken_after(large, large), client, topic=name)
-    assert set(topics.values(subscribe=name)) == set(many), "it was sent, and aborted"
+        topics.write(Work(query, 0, 0), broken_when_sent(), client, topic=name)
+    assert topics.values(subscribe=name) == many, "it was sent, and aborted"
     assert topics.values(subscribe=name, **COMMITTED) == []
     assert topics.write(Work(query, 0, 0), iter([rows(HUNDRED)]), client, topic=name) == 100
     assert topics.values(subscribe=name, **COMMITTED) == HUNDRED
