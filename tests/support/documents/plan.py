@@ -184,6 +184,7 @@ PLANS: Mapping[str, PagePlan] = {
             "ottla topics --create --topic loud-events --partitions 2",
             "echo quiet | ottla produce events",
         ),
+        files={"python 2": "job.py"},
         then={"python 1": "query.processAllAvailable()\nquery.stop()\n"},
         after=('test "$(ottla consume loud-events)" = QUIET',),
         needs_spark=True,
