@@ -152,7 +152,7 @@ def test_pushed_filters_leave_the_same_rows(spark, topics, clicks, condition, ta
 
 @pytest.mark.usefixtures("pushing")
 def test_spark_has_one_plan_for_each_load(spark, topics, clicks):
-    """What docs/spark.md warns of. When this fails Spark has been mended, and the warning can go."""
+    """What docs/spark.md warns of. When this fails Spark is mended and the warning can go."""
     frame = reader(spark, topics, clicks, columns="partition", pushFilters="true").load()
     assert frame.where("partition = 1").count() == RECORDS // PARTITIONS
     assert frame.where("partition IN (0, 2)").count() == 2 * RECORDS // PARTITIONS
