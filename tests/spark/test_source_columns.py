@@ -41,7 +41,9 @@ def value_of(number):
 def clicks(topics):
     """Timestamps go up with the offsets of each partition, but for one record of each."""
     name = topics.create(PARTITIONS)
-    producer = Producer({"bootstrap.servers": topics.servers, "batch.size": 2_000})
+    # Without idempotence a batch that is sent again comes after its successors.
+    settings = {"batch.size": 2_000, "enable.idempotence": True}
+    producer = Producer({"bootstrap.servers": topics.servers, **settings})
     for number in range(RECORDS):
         late = 30_000 if number // PARTITIONS == 20 else 0
         producer.produce(
