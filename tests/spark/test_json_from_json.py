@@ -52,7 +52,7 @@ def test_hard_cases_are_read_as_by_from_json(spark, fields, columns):
     assert differences(values, parsed, by_spark(spark, values, fields)) == []
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(texts=documents)
 def test_any_documents_are_read_as_by_from_json(spark, fields, columns, texts):
     values = [text.encode("utf-8", "surrogatepass") for text in texts]

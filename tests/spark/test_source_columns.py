@@ -41,7 +41,9 @@ def value_of(number):
 def clicks(topics):
     """Timestamps go up with the offsets of each partition, but for one record of each."""
     name = topics.create(PARTITIONS)
-    producer = Producer({"bootstrap.servers": topics.servers, "batch.size": 2_000})
+    # Without idempotence a batch that is sent again comes after its successors.
+    settings = {"batch.size": 2_000, "enable.idempotence": True}
+    producer = Producer({"bootstrap.servers": topics.servers, **settings})
     for number in range(RECORDS):
         late = 30_000 if number // PARTITIONS == 20 else 0
         producer.produce(
@@ -148,6 +150,15 @@ def test_pushed_filters_leave_the_same_rows(spark, topics, clicks, condition, ta
     pushed = reader(spark, topics, clicks, pushFilters="true").load().where(condition)
     assert rows_of(pushed) == expected
     assert pushed.rdd.getNumPartitions() == tasks
+
+
+@pytest.mark.usefixtures("pushing")
+def test_spark_has_one_plan_for_each_load(spark, topics, clicks):
+    """What docs/spark.md warns of. When this fails Spark is mended and the warning can go."""
+    frame = reader(spark, topics, clicks, columns="partition", pushFilters="true").load()
+    assert frame.where("partition = 1").count() == RECORDS // PARTITIONS
+    assert frame.where("partition IN (0, 2)").count() == 2 * RECORDS // PARTITIONS
+    assert frame.count() == 2 * RECORDS // PARTITIONS
 
 
 def test_pushed_filters_fetch_less(topics, clicks, monkeypatch):

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
 )
 
+from ottla.spark.errors import OptionError
 from ottla.spark.formats.projection import projected, source_schema
 from ottla.spark.options import SourceOptions, parse_source_options
 from ottla.spark.source.readers import BatchReader, FilteringReader, StreamReader
@@ -36,7 +37,11 @@ class OttlaSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._source_options(schema, streaming=False)
-        return FilteringReader(options) if options.push_filters else BatchReader(options)
+        if not options.push_filters:
+            return BatchReader(options)
+        if not hasattr(DataSourceReader, "pushFilters"):
+            raise OptionError("pushFilters needs Spark 4.1 or later")
+        return FilteringReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = self._source_options(schema, streaming=True)

@@ -84,7 +84,7 @@ _cut = st.builds(
     st.integers(0, 200),
     st.sampled_from(("", "}", "{", '"', ",", "]", '{"i":1}')),
 )
-documents = st.lists(st.one_of(_document, _document, _document, _cut), min_size=1, max_size=60)
+documents = st.lists(st.one_of(_document, _document, _document, _cut), min_size=20, max_size=150)
 
 
 def by_spark(spark: SparkSession, values: list[bytes | None], fields: str) -> pa.Array:

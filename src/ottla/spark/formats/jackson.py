@@ -7,6 +7,7 @@ looked at. No recursion: depth is bounded as Jackson bounds it.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, NamedTuple
 
@@ -54,6 +55,32 @@ Node = None | bool | str | Number | Members | list[Any]
 
 def parse(text: str) -> Any:
     """The first value of a text that is not blank. Raises MalformedJson."""
+    first = _after_blank(text, 0)
+    if text[first : first + 1] in ("{", "[") and "\\" not in text:
+        # Python's own parser is in C and takes nothing that Jackson does not; what it refuses is
+        # not malformed yet.
+        try:
+            return _DECODER.raw_decode(text, first)[0]
+        except (ValueError, RecursionError):
+            pass
+    return _parse(text)
+
+
+def _number(text: str, is_whole: bool) -> Number:
+    if len(text) > MAX_NUMBER_LENGTH:
+        raise MalformedJson(f"a number of more than {MAX_NUMBER_LENGTH} characters")
+    return Number(text, is_whole)
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=Members,
+    parse_int=lambda text: _number(text, True),
+    parse_float=lambda text: _number(text, False),
+    parse_constant=lambda text: Number(text, False),
+)
+
+
+def _parse(text: str) -> Any:
     position = _after_blank(text, 0)
     containers: list[Members | list[Any]] = []
     names: list[str] = []
@@ -109,9 +136,7 @@ def _begin(text: str, position: int) -> tuple[Any, int]:
     number = _NUMBER.match(text, position)
     if not number:
         raise MalformedJson(f"no value at character {position}")
-    if len(number[0]) > MAX_NUMBER_LENGTH:
-        raise MalformedJson(f"a number of more than {MAX_NUMBER_LENGTH} characters")
-    return Number(number[0], number[1] is None and number[2] is None), number.end()
+    return _number(number[0], number[1] is None and number[2] is None), number.end()
 
 
 def _word(word: str) -> Any:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.spark.formats import jackson
 from ottla.spark.formats.jackson import (
     MAX_DEPTH,
     MalformedJson,
@@ -35,6 +36,19 @@ def test_what_python_writes_is_read(value, indent, ascii_only):
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert as_python(parse(text)) == value
     assert json.loads(render(parse(text))) == value
+
+
+@given(st.lists(st.sampled_from("{}[],:\"'\\ \n019.-+eEaINFtrue\x00u"), max_size=12).map("".join))
+def test_both_parsers_agree(text):
+    """The one in C is asked first and must not take what the other refuses."""
+
+    def outcome(read):
+        try:
+            return read(text)
+        except MalformedJson:
+            return "malformed"
+
+    assert outcome(parse) == outcome(jackson._parse)
 
 
 def test_members_may_come_twice_and_text_after_the_value_is_not_looked_at():
