@@ -78,9 +78,11 @@ def rows_out_of(progress: Mapping[str, Any]) -> int:
 
 
 def observed(progress: Mapping[str, Any], name: str) -> int:
-    """The sum of the observations of this name, or of several with a number after it."""
+    """The sum of the observations of this name, or of several with a number after it. Spark
+    Connect leaves the number out where nothing was observed."""
     metrics = progress.get("observedMetrics") or {}
-    return sum(int(row["n"] or 0) for key, row in metrics.items() if key.startswith(name))
+    rows = [row for key, row in metrics.items() if key.startswith(name)]
+    return sum(int(row["n"] or 0) for row in rows if "n" in row)
 
 
 def lag_of(progress: Mapping[str, Any]) -> int | None:
