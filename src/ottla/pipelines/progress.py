@@ -39,7 +39,7 @@ class StreamProgress:
     def absorb(self, progress: Mapping[str, Any], now_s: float) -> None:
         """Takes one report; the same one may come again."""
         place = (str(progress.get("runId")), int(progress.get("batchId", 0)))
-        rows_in = int(progress.get("numInputRows") or 0)
+        rows_in = rows_in_of(progress)
         rows_out = rows_out_of(progress)
         self.lag = lag_of(progress)
         is_new = self._last is None or self._last[0] != place[0] or self._last[1] < place[1]
@@ -68,6 +68,15 @@ class StreamProgress:
             return 0.0
         span = max(now_s - recent[0][0], self.batch_s or 0.0, 1.0)
         return sum(rows for _, rows in recent) / span
+
+
+def rows_in_of(progress: Mapping[str, Any]) -> int:
+    """Spark Connect tells the rows of each source, not their sum."""
+    told = progress.get("numInputRows")
+    if told is not None:
+        return int(told)
+    sources = progress.get("sources") or ()
+    return sum(int(source.get("numInputRows") or 0) for source in sources)
 
 
 def rows_out_of(progress: Mapping[str, Any]) -> int:

@@ -49,6 +49,13 @@ def test_progress_counts_every_batch_once():
     assert told.rows_in == 45
 
 
+def test_rows_in_are_told_by_each_source_on_spark_connect():
+    told = StreamProgress()
+    sources = [{"numInputRows": 3}, {"numInputRows": 4}]
+    told.absorb(progress(0, None, sources=sources), 1.0)
+    assert told.rows_in == 7
+
+
 def test_rows_out_are_told_by_the_sink_or_observed():
     told = StreamProgress()
     told.absorb(progress(0, 10) | {"sink": {"numOutputRows": 7}}, 1.0)
