@@ -19,7 +19,7 @@ from ottla.spark.errors import SourceError
 from ottla.spark.launch.jars import connector_settings
 from ottla.spark.launch.java import java, java_home
 from ottla.spark.launch.packaging import shipping_settings
-from ottla.spark.launch.workers import worker_python
+from ottla.spark.launch.workers import socket_settings, worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,6 +97,7 @@ def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     if conf.get("spark.master", master).startswith("local"):
         # A laptop's own name often does not resolve.
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        settings |= socket_settings()
     return settings | dict(conf)
 
 
