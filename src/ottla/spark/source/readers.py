@@ -6,7 +6,7 @@ are used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -14,7 +14,10 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import (
+
+from ottla.spark.collector import spare_imports
+from ottla.spark.options import SourceOptions
+from ottla.spark.versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
@@ -22,12 +25,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ottla.spark.collector import spare_imports
-from ottla.spark.options import SourceOptions
-
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
+    from ottla.spark.source.filters import Pruning
     from ottla.spark.source.offsets import OffsetRange
     from ottla.spark.source.stream import StreamPlanner
 
@@ -39,8 +41,9 @@ class RangePartition(InputPartition):
         super().__init__(task)
 
 
-def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    if partition.value is None:  # Spark's own, where there is nothing to read
+def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    # Spark's own, where there is nothing to read; no partition at all before 4.2.
+    if partition is None or partition.value is None:
         return
     from ottla.spark.kafka import kept_client
     from ottla.spark.source.range_reader import RangeReader
@@ -52,6 +55,7 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Reco
 class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._pruning: Pruning | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
         from ottla.spark.kafka import KafkaClient
@@ -59,12 +63,24 @@ class BatchReader(DataSourceReader):
 
         client = KafkaClient(self._options.connect)
         try:
-            return [RangePartition(task) for task in Planner(client, self._options).batch()]
+            tasks = Planner(client, self._options).batch(self._pruning)
+            return [RangePartition(task) for task in tasks]
         finally:
             client.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)
+
+
+class FilteringReader(BatchReader):
+    """Spark refuses sources that can do this where its own switch for it is off, so this one is
+    for those who ask (pushFilters)."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        from ottla.spark.source.filters import sort_out
+
+        self._pruning, left = sort_out(filters)
+        return left
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
