@@ -220,18 +220,54 @@ def test_a_topic_made_again_under_a_task(topics):
     client.close()
 
 
-def test_a_deleted_topic(topics, streams):
+def test_a_deleted_topic(topics, streams, monkeypatch):
+    monkeypatch.setattr("ottla.spark.kafka._FRESH_TOPIC_MS", 400)
     name, other = topics.create(), topics.create()
     for topic in (name, other):
         topics.fill(topic, HUNDRED[:10], partition=0)
-    stream = streams(subscribe=f"{name},{other}", startingOffsets="earliest")
-    end = stream.latest(stream.initial(), None, None)
+    both = {"subscribe": f"{name},{other}"}
+    stream = streams(**both, startingOffsets="earliest")
+    start = stream.initial()
+    end = stream.latest(start, None, None)
     topics.delete(name)
     with pytest.raises(DataLoss, match=f"topic {name} was deleted while it was being read"):
         stream.latest(end, None, None)
         stream.latest(end, None, None)
-    lenient = streams(subscribe=f"{name},{other}", failOnDataLoss="false")
-    assert set(lenient.latest(end, None, None)) == {other}
+    with pytest.raises(DataLoss, match=f"topic {name} was deleted while it was being read"):
+        stream.ranges(start, end)
+    lenient = streams(**both, failOnDataLoss="false")
+    assert [r.topic for r in lenient.ranges(start, end)] == [other]
+    second = lenient.latest(end, None, None)
+    assert set(second) == {other}
+    # The query goes on, also one that is started again, and so does one that ends by itself.
+    assert lenient.ranges(end, second) == []
+    again = streams(**both, failOnDataLoss="false")
+    again.stop_at_present()
+    assert again.latest(second, None, None) == second
+    topics.fill(other, HUNDRED[10:15], partition=0)
+    third = lenient.latest(second, None, None)
+    assert [(r.topic, r.start, r.end) for r in lenient.ranges(second, third)] == [(other, 10, 15)]
+    # One that was never there is still a mistake.
+    with pytest.raises(SourceError, match=f"topic {name} does not exist"):
+        streams(**both, failOnDataLoss="false").initial()
+
+
+def test_the_last_topic_is_deleted_and_comes_back(topics, streams, monkeypatch):
+    monkeypatch.setattr("ottla.spark.kafka._FRESH_TOPIC_MS", 400)
+    name = topics.create()
+    topics.fill(name, HUNDRED[:10], partition=0)
+    stream = streams(subscribe=name, startingOffsets="earliest", failOnDataLoss="false")
+    end = stream.latest(stream.initial(), None, None)
+    topics.delete(name)
+    nothing = stream.latest(end, None, None)
+    assert nothing == {}
+    assert stream.latest(nothing, None, None) == {}
+    topics.create(name=name)
+    topics.fill(name, HUNDRED[:3], partition=0)
+    deadline = time.monotonic() + 60
+    while not (found := stream.latest(nothing, None, None)):
+        assert time.monotonic() < deadline
+    assert [(r.start, r.end) for r in stream.ranges(nothing, found)] == [(0, 3)]
 
 
 def test_leaders_that_move_in_the_middle_of_a_task(cluster):

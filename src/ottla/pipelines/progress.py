@@ -94,13 +94,13 @@ def lag_of(progress: Mapping[str, Any]) -> int | None:
 
 
 def _source_lag(source: Mapping[str, Any]) -> int | None:
-    latest, end = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
+    latest, end = offsets_of(source.get("latestOffset")), offsets_of(source.get("endOffset"))
     if latest is None or end is None:
         return None
     return sum(max(offset - end.get(place, 0), 0) for place, offset in latest.items())
 
 
-def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
+def offsets_of(value: Any) -> dict[tuple[str, str], int] | None:
     """`{"topic": {"0": 12}}`, as text or parsed, by topic and partition. `format("ottla")` has
     the topic's id beside: `{"topic": {"id": …, "partitions": {"0": 12}}}`."""
     if isinstance(value, str):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import OttlaError
+from ottla.pipelines.files import for_spark
 from ottla.pipelines.progress import StreamProgress
 from ottla.pipelines.report import JobReport, reason_of
 from ottla.pipelines.spec import AVAILABLE_NOW
@@ -45,8 +46,11 @@ class StreamRun:
         trigger: str,
         restart: Restart,
         clock: Clock,
+        hide: Callable[[str], str] = str,
     ) -> None:
+        """`hide` takes secrets out of what is told."""
         self.job = job
+        self._hide = hide
         self.name = name
         self.state = WAITING
         self.progress = StreamProgress()
@@ -79,6 +83,11 @@ class StreamRun:
     def rows_per_s(self) -> float:
         return 0.0 if self.is_over else self.progress.rows_per_s(self._now_s())
 
+    def bar(self, words: str) -> None:
+        """It never starts."""
+        self.state, self.error = FAILED, words
+        self._began_s = self._ended_s = self._now_s()
+
     def start(self) -> None:
         """A failure while starting counts as one while running."""
         if self.state == WAITING:
@@ -97,7 +106,7 @@ class StreamRun:
 
     def _launch(self, stream: Stream) -> Any:
         writer = stream.frame.writeStream.queryName(self.name).outputMode(stream.mode)
-        writer = writer.option("checkpointLocation", self._checkpoint)
+        writer = writer.option("checkpointLocation", for_spark(self._checkpoint))
         if self.trigger == AVAILABLE_NOW:
             writer = writer.trigger(availableNow=True)
         else:
@@ -167,7 +176,7 @@ class StreamRun:
             self.progress.absorb(report, now_s)
 
     def _fail(self, error: BaseException) -> None:
-        self.error = reason_of(error)
+        self.error = self._hide(reason_of(error))
         if self._tries >= self._restart.attempts:
             self._end(FAILED)
             return
@@ -190,7 +199,7 @@ class StreamRun:
         try:
             self._query.processAllAvailable()
         except Exception as error:
-            self.error = self.error or reason_of(error)
+            self.error = self.error or self._hide(reason_of(error))
 
     def stop(self, deadline_s: float, hurry: threading.Event) -> None:
         """Ends the query between two batches where it comes to that in time, or when one has
@@ -227,7 +236,7 @@ class StreamRun:
         try:
             note = after()
         except Exception as error:
-            self.state, self.error = FAILED, reason_of(error)
+            self.state, self.error = FAILED, self._hide(reason_of(error))
             return
         if note:
             self._notes.append(note)

@@ -12,14 +12,16 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
 )
 
 from ottla.spark.errors import OptionError
 from ottla.spark.formats.projection import projected, source_schema
 from ottla.spark.options import SourceOptions, parse_source_options
 from ottla.spark.source.readers import BatchReader, FilteringReader, StreamReader
+from ottla.spark.unused_options import announce
+from ottla.spark.versions import HAS_ADMISSION_CONTROL, HAS_STREAM_ARROW_WRITER, refuse_missing
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -42,10 +44,17 @@ class OttlaSource(DataSource):
         return FilteringReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return StreamReader(self._source_options(schema, streaming=True))
+        options = self._source_options(schema, streaming=True)
+        refuse_missing(self.options)
+        if HAS_ADMISSION_CONTROL:
+            return StreamReader(options)
+        from ottla.spark.source.older_readers import OlderStreamReader
+
+        return OlderStreamReader(options)
 
     def _source_options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         options = parse_source_options(self.options, streaming=streaming)
+        announce(options.unused, self.options)
         return replace(options, projection=projected(self.options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -55,7 +64,12 @@ class OttlaSource(DataSource):
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
-    ) -> DataSourceStreamArrowWriter:
+    ) -> DataSourceStreamWriter:
         from ottla.spark.sink.writers import stream_writer
 
-        return stream_writer(self.options, schema)
+        writer = stream_writer(self.options, schema)
+        if HAS_STREAM_ARROW_WRITER:
+            return writer
+        from ottla.spark.sink.row_writer import RowWriter
+
+        return RowWriter(writer, schema)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ottla.wire import native
 from ottla.wire.compression import decompress
 from ottla.wire.primitives import Buffer
 from ottla.wire.records import (
@@ -56,6 +57,22 @@ _FIRST_STEP = 32
 _LAST_STEP = 4096
 # What zig-zag varints of one byte mean.
 _OF_ONE_BYTE: Longs = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], np.int64)
+
+
+# Beyond it microseconds do not fit: somebody wrote nanoseconds.
+_MAX_TIMESTAMP_MS = ((1 << 63) - 1) // 1000
+
+
+def _microseconds(timestamps_ms: Longs) -> pa.Array:
+    """As Spark has them; what it cannot hold is an error as with its own connector."""
+    if len(timestamps_ms):
+        furthest = max(int(timestamps_ms.max()), int(timestamps_ms.min()), key=abs)
+        if abs(furthest) > _MAX_TIMESTAMP_MS:
+            raise CorruptBatch(
+                f"a record has the timestamp {furthest}, which in milliseconds is beyond what a "
+                "timestamp of Spark can hold: is it in nanoseconds?"
+            )
+    return pa.array(timestamps_ms * 1000).view(pa.timestamp("us", tz="UTC"))
 
 
 class AbortedTransaction(NamedTuple):
@@ -155,35 +172,47 @@ def _check_order(offsets: Longs, headers: Sequence[BatchHeader]) -> None:
 
 
 class _Body(NamedTuple):
-    """The plain records of some batches in one buffer, and where each batch begins and ends."""
+    """The plain records of some batches."""
 
-    plain: Buffer
-    spans: list[tuple[int, int]]
+    parts: list[Buffer]
     headers: list[BatchHeader]
+
+    @property
+    def counts(self) -> list[int]:
+        return [header.record_count for header in self.headers]
 
 
 def _bodies(batches: Sequence[Batch]) -> Iterator[_Body]:
     """Batches in groups of bounded size, each group decoded at once."""
-    group: list[tuple[BatchHeader, Buffer]] = []
+    group = _Body([], [])
     size = 0
     for header, data in batches:
         plain = memoryview(decompress(header.codec, data[HEADER_BYTES:]))
-        if group and size + len(plain) > MAX_PLAIN_BYTES:
-            yield _joined(group)
-            group, size = [], 0
-        group.append((header, plain))
+        if group.parts and size + len(plain) > MAX_PLAIN_BYTES:
+            yield group
+            group, size = _Body([], []), 0
+        group.parts.append(plain)
+        group.headers.append(header)
         size += len(plain)
-    if group:
-        yield _joined(group)
+    if group.parts:
+        yield group
 
 
-def _joined(group: list[tuple[BatchHeader, Buffer]]) -> _Body:
-    spans, position = [], 0
-    for _, plain in group:
-        spans.append((position, position + len(plain)))
-        position += len(plain)
-    joined = group[0][1] if len(group) == 1 else b"".join(plain for _, plain in group)
-    return _Body(joined, spans, [header for header, _ in group])
+class _Joined(NamedTuple):
+    """The plain records of some batches in one buffer, and where each batch begins and ends."""
+
+    plain: Buffer
+    spans: list[tuple[int, int]]
+    counts: list[int]
+
+    @classmethod
+    def of(cls, body: _Body) -> _Joined:
+        spans, position = [], 0
+        for plain in body.parts:
+            spans.append((position, position + len(plain)))
+            position += len(plain)
+        joined = body.parts[0] if len(body.parts) == 1 else b"".join(body.parts)
+        return cls(joined, spans, body.counts)
 
 
 class _Fields(NamedTuple):
@@ -197,6 +226,51 @@ class _Fields(NamedTuple):
 
 
 def _decode_body(body: _Body, wanted: frozenset[str]) -> _Fields:
+    """By native code where there is some. What it does not take is malformed, and pure Python says
+    in which way."""
+    found = None if native.code is None else _decode_natively(native.code, body, wanted)
+    return found or _decode_in_python(body, wanted)
+
+
+def _decode_natively(code: Any, body: _Body, wanted: frozenset[str]) -> _Fields | None:
+    counts = body.counts
+    if min(counts) <= 0:
+        return None
+    include_headers = "headers" in wanted
+    found = code.decode(list(zip(body.parts, counts, strict=True)), include_headers)
+    if found is None:
+        return None
+    timestamps, offsets, keys, values, headers = found
+    total = sum(counts)
+    return _Fields(
+        np.frombuffer(timestamps, np.int64),
+        np.frombuffer(offsets, np.int64),
+        _of_buffers(keys, total) if "key" in wanted else None,
+        _of_buffers(values, total) if "value" in wanted else None,
+        _headers_of_buffers(headers, total) if include_headers else None,
+    )
+
+
+def _of_buffers(buffers: tuple[Any, Any, Any, int], count: int) -> pa.Array:
+    """An Arrow array on what native code made."""
+    *parts, nulls = buffers
+    whole = [None if part is None else pa.py_buffer(part) for part in parts]
+    return pa.Array.from_buffers(pa.binary(), count, whole, nulls)
+
+
+def _headers_of_buffers(buffers: tuple[Any, ...], count: int) -> pa.Array:
+    validity, bounds, nulls, keys, values = buffers
+    total = len(keys[1]) // 4 - 1
+    items = pa.StructArray.from_arrays(
+        [_strings(_of_buffers(keys, total)), _of_buffers(values, total)],
+        fields=list(HEADERS_TYPE.value_type),
+    )
+    whole = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(bounds)]
+    return pa.Array.from_buffers(HEADERS_TYPE, count, whole, nulls, children=[items])
+
+
+def _decode_in_python(parts: _Body, wanted: frozenset[str]) -> _Fields:
+    body = _Joined.of(parts)
     data = np.frombuffer(body.plain, np.uint8)
     sizes, starts = read_ints(data, _record_positions(data, body))
     ends = starts + sizes
@@ -226,9 +300,9 @@ def _decode_body(body: _Body, wanted: frozenset[str]) -> _Fields:
     return _Fields(timestamps, offsets, keys, values, headers)
 
 
-def _record_positions(data: Bytes, body: _Body) -> Longs:
+def _record_positions(data: Bytes, body: _Joined) -> Longs:
     """Where every record begins, at its size."""
-    counts = [header.record_count for header in body.headers]
+    counts = body.counts
     for (begin, end), count in zip(body.spans, counts, strict=True):
         if not 0 < count <= (end - begin) // _MIN_RECORD_BYTES:
             raise CorruptBatch(f"{count} records in {end - begin} bytes")
@@ -471,4 +545,4 @@ def _timestamps(deltas: Longs, headers: Sequence[BatchHeader]) -> pa.Array:
     kinds = _timestamp_kinds(headers, len(deltas))
     if kinds.any():
         timestamps = np.where(kinds == 1, _spread(headers, "max_timestamp"), timestamps)
-    return pa.array(timestamps * 1000).view(pa.timestamp("us", tz="UTC"))
+    return _microseconds(timestamps)

@@ -188,7 +188,7 @@ PLANS: Mapping[str, PagePlan] = {
         ),
         then={
             "python 1": "query.processAllAvailable()\nquery.stop()\n",
-            "python 2": "assert views.select('value.user').first()['user'] == 'ann'\n",
+            "python 3": "assert views.select('value.user').first()['user'] == 'ann'\n",
         },
         after=('test "$(ottla consume loud-events)" = QUIET',),
         needs_spark=True,

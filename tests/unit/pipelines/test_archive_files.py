@@ -215,3 +215,32 @@ def test_a_pipeline_file_is_read_without_spark():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("committed", "planned", "found"),
+    [
+        (5, 5, []),
+        (4, 5, []),  # batch 5 was cut off and runs again
+        (4, 4, ["b5"]),
+        (2, 2, ["b3", "b4", "b5"]),
+        (2, 3, ["b4", "b5"]),
+        (
+            1,
+            2,
+            ["c0-2", "b3", "b4", "b5"],
+        ),  # batch 2 runs again, and its rows were joined with others
+        (1, 1, ["c0-2", "b3", "b4", "b5"]),
+        (-1, -1, ["c0-2", "b3", "b4", "b5"]),
+    ],
+)
+def test_files_after_a_checkpoint(committed, planned, found):
+    names = {
+        "c0-2": archive_files.joined_file(QUERY, 0, 2),
+        **{f"b{n}": archive_files.batch_file(QUERY, n, 0) for n in (3, 4, 5)},
+        "other": archive_files.batch_file(OTHER, 9, 0),
+        "stray": "part-0.parquet",
+    }
+    entries = [FileEntry(f"/a/{name}", 1) for name in names.values()]
+    later = archive_files.later(entries, QUERY, committed, planned)
+    assert [file.entry.name for file in later] == [names[name] for name in found]

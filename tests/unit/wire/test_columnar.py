@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ottla.wire import columnar, columnar_encode, records
 from ottla.wire.primitives import WireError
 from ottla.wire.records import Record, build_batch, build_marker
+from tests.support.native import FORMS, in_force
 
 END = 1 << 62
 _bytes = st.one_of(st.none(), st.binary(max_size=9), st.sampled_from([b"x" * 100, b"y" * 9000]))
@@ -32,6 +33,13 @@ _batch = st.tuples(
     st.integers(0, 4),
     st.one_of(st.none(), st.integers(0, 1 << 42)),
 )
+
+
+@pytest.fixture(params=FORMS, scope="module", autouse=True)
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test here runs on native code and on pure Python."""
+    with in_force(request.param):
+        yield
 
 
 def columns_of(rows: Sequence[pa.RecordBatch]) -> list[Record]:
@@ -253,6 +261,18 @@ def test_what_a_timestamp_type_is():
     )
     assert rows["timestampType"].to_pylist() == [0, 1]
     assert rows["timestamp"].cast(pa.int64()).to_pylist() == [5000, 9000]
+
+
+@pytest.mark.parametrize("timestamp", [0, -1, 1 << 45, 9223372036854775])
+def test_timestamps_that_spark_can_hold(timestamp):
+    assert read(build_batch([Record(None, b"a", timestamp)]))[0].timestamp == timestamp
+
+
+@pytest.mark.parametrize("timestamp", [1_763_312_400_000_000_000, 9223372036854776, -(1 << 62)])
+def test_timestamps_that_spark_cannot_hold(timestamp):
+    """Nanoseconds became a day of the year 174999; the official connector says `long overflow`."""
+    with pytest.raises(WireError, match=f"timestamp {timestamp}, .* is it in nanoseconds"):
+        read(build_batch([Record(None, b"a", 5), Record(None, b"a", timestamp)]))
 
 
 def test_a_header_key_that_is_no_text():

@@ -3,7 +3,7 @@
 Spark puts its libraries as archives, without bytecode, and a jar of 5,800 entries before everything
 else on a worker's path. Where PySpark is a package of this environment the worker finds it there
 too, compiled: importing it takes 0.3 s instead of 0.9, and Spark starts a process anew for every
-streaming query.
+streaming query. Its daemons are started with the imports of their workers done (`daemon.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,19 @@ for entry in $PYTHONPATH; do
   esac
 done
 export PYTHONPATH="$kept"
+if [ "$1 $2" = "-m pyspark.daemon" ]; then
+  shift 2
+  exec {python} -c {daemon} "$@"
+fi
 exec {python} "$@"
+"""
+# `-c` leaves the arguments where `-m` has them. PySpark may be there without this package.
+_DAEMON = """\
+try:
+    from ottla.spark.launch.daemon import main
+except ImportError:
+    from pyspark.daemon import manager as main
+main()
 """
 
 
@@ -40,7 +52,11 @@ def worker_python() -> Path:
     if os.name != "posix" or not _has_spark():
         return real
     try:
-        script = launcher("python", real, _SCRIPT.format(python=shlex.quote(str(real))))
+        script = launcher(
+            "python",
+            real,
+            _SCRIPT.format(python=shlex.quote(str(real)), daemon=shlex.quote(_DAEMON)),
+        )
     except OSError:  # no place for it
         return real
     return script if os.access(script, os.X_OK) else real

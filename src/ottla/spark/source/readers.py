@@ -14,15 +14,16 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import (
+
+from ottla.spark.collector import spare_imports
+from ottla.spark.options import SourceOptions
+from ottla.spark.versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-
-from ottla.spark.options import SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,12 +41,14 @@ class RangePartition(InputPartition):
         super().__init__(task)
 
 
-def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    if partition.value is None:  # Spark's own, where there is nothing to read
+def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    # Spark's own, where there is nothing to read; no partition at all before 4.2.
+    if partition is None or partition.value is None:
         return
     from ottla.spark.kafka import kept_client
     from ottla.spark.source.range_reader import RangeReader
 
+    spare_imports()
     yield from RangeReader(kept_client(options.connect), partition.value, options).batches()
 
 

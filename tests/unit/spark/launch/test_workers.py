@@ -81,3 +81,41 @@ def test_a_pyspark_that_only_the_driver_s_path_has_is_not_left_to_workers(instal
 def test_without_a_place_for_the_script_workers_start_as_ever(installed, tmp_path):
     (tmp_path / "cache").touch()
     assert worker_python() == Path(sys.executable)
+
+
+def _module(folder: Path, name: str, text: str) -> None:
+    path = folder.joinpath(*name.split(".")).with_suffix(".py")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for package in path.relative_to(folder).parents:
+        (folder / package / "__init__.py").touch()
+    path.write_text(text)
+
+
+def _started(python: Path, folder: Path, *arguments: str) -> str:
+    answer = subprocess.run(
+        [python, *arguments],
+        env={**os.environ, "SPARK_HOME": SPARK, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=60,
+    )
+    return answer.stdout.strip()
+
+
+def test_the_daemon_is_the_one_that_imports_beforehand(installed, tmp_path):
+    python = worker_python()
+    said = "def main():\n    import sys\n    print('ours', sys.argv[1:])\n"
+    _module(tmp_path / "fake", "ottla.spark.launch.daemon", said)
+    _module(tmp_path / "fake", "pyspark.worker", "print('a worker')")
+    started = _started(python, tmp_path / "fake", "-m", "pyspark.daemon", "pyspark.worker")
+    assert started == "ours ['pyspark.worker']"
+    assert _started(python, tmp_path / "fake", "-m", "pyspark.worker") == "a worker"
+
+
+def test_an_environment_without_this_package_has_spark_s_own_daemon(installed, tmp_path):
+    _module(tmp_path / "fake", "ottla.other", "")
+    said = "def manager():\n    import sys\n    print('spark', sys.argv[1:])\n"
+    _module(tmp_path / "fake", "pyspark.daemon", said)
+    started = _started(worker_python(), tmp_path / "fake", "-m", "pyspark.daemon", "pyspark.worker")
+    assert started == "spark ['pyspark.worker']"
