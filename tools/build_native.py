@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "native"
@@ -44,11 +45,25 @@ def build(uv: str, python: str) -> str | None:
 
 
 def complaint(output: str) -> str:
-    """The line of a failed build that says why: the first of the compiler's, else uv's last."""
+    """The line of a failed build that says why: the compiler's first, else uv's, else the last."""
     lines = [line.strip(" │├╰─▶×") for line in output.splitlines()]
-    told = [line for line in lines if line.startswith("error")]
-    said = told or [line for line in lines if line]
-    return (said[0] if told else said[-1]) if said else "the build failed without a word"
+    errors = [line for line in lines if line.startswith("error")]
+    reasons = [line for line in errors if "Failed to build" not in line]
+    for said in (reasons[:1], errors[:1], [line for line in lines if line][-1:]):
+        if said:
+            return said[0]
+    return "the build failed without a word"
+
+
+def remove(uv: str, python: str) -> None:
+    """What an earlier build left is not that of the sources any more."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            [uv, "pip", "uninstall", "--quiet", "--python", python, "ottla-native"],
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
 
 
 def main(arguments: list[str]) -> int:
@@ -58,6 +73,7 @@ def main(arguments: list[str]) -> int:
         Path(stamp).touch()
         print("native code: built and installed (ottla_native)")
     else:
+        remove(uv, python)
         print(f"native code: not built ({reason}); pure Python does its work, slower")
     return 0
 

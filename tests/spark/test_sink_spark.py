@@ -144,6 +144,15 @@ def test_an_older_checkpoint_that_was_put_back_is_refused(spark, ottla_processes
     assert values_of(spark, topics, target) == sorted([*VALUES[:500], *VALUES[200:500]])
 
 
+@pytest.fixture
+def one_shuffle_partition(spark):
+    """State is kept for each of them, and these tests have a handful of rows."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
 def counts(spark, topics, source, target, checkpoint, mode, each_batch=None):
     """One run of a query that counts, in one of Spark's output modes."""
     frame = spark.readStream.format("ottla").option("kafka.bootstrap.servers", topics.servers)
@@ -171,6 +180,7 @@ def pairs(spark, topics, name):
     return sorted((bytes(row["key"]), bytes(row["value"])) for row in found)
 
 
+@pytest.mark.usefixtures("one_shuffle_partition")
 def test_the_complete_mode_writes_the_whole_result_each_time(spark, ottla_processes, tmp_path):
     """As the official connector does: a topic only grows."""
     topics = Topics(ottla_processes.bootstrap_servers)
@@ -184,6 +194,7 @@ def test_the_complete_mode_writes_the_whole_result_each_time(spark, ottla_proces
     assert pairs(spark, topics, target) == sorted([*first, *second])
 
 
+@pytest.mark.usefixtures("one_shuffle_partition")
 def test_the_update_mode_goes_through_foreach_batch(spark, ottla_processes, tmp_path):
     """Spark takes no updates into a sink written in Python, and says so itself. What its guide
     shows for such sinks is exactly once with txnAppId, an older checkpoint included."""

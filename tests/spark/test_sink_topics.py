@@ -56,6 +56,18 @@ class Broken(Exception):
     """The input of a task ends badly."""
 
 
+def assert_committed(topics, names, wanted):
+    """These values, or so many. Markers take a moment after the end of a transaction."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        found = topics.values(subscribe=names, **COMMITTED)
+        seen = len(found) if isinstance(wanted, int) else found
+        enough = wanted if isinstance(wanted, int) else len(wanted)
+        if len(found) >= enough or time.monotonic() > deadline:
+            assert seen == wanted
+            return
+
+
 def broken_after(*batches):
     yield from batches
     raise Broken
@@ -103,11 +115,11 @@ def test_an_attempt_after_the_commit_writes_nothing(topics, client, query):
     name = topics.create(partitions=2)
     for _ in range(3):
         topics.write(Work(query, 0, 0), iter([rows(HUNDRED)]), client, topic=name)
-    assert topics.values(subscribe=name, **COMMITTED) == HUNDRED
+    assert_committed(topics, name, HUNDRED)
     # The next micro-batch is another piece of work, and so is another task.
     assert topics.write(Work(query, 1, 0), iter([rows([b"x"])]), client, topic=name) == 1
     assert topics.write(Work(query, 1, 1), iter([rows([b"y"])]), client, topic=name) == 1
-    assert topics.values(subscribe=name, **COMMITTED) == [*HUNDRED, b"x", b"y"]
+    assert_committed(topics, name, [*HUNDRED, b"x", b"y"])
 
 
 def test_an_attempt_with_other_rows_is_refused(topics, client, query):
@@ -126,7 +138,7 @@ def test_an_attempt_with_other_rows_is_refused(topics, client, query):
     # The order and the cuts between batches may be others.
     again = [rows(HUNDRED[60:]), rows([]), rows(HUNDRED[:60])]
     assert topics.write(Work(query, 3, 0), iter(again), client, topic=name) == 0
-    assert topics.values(subscribe=name, **COMMITTED) == HUNDRED
+    assert_committed(topics, name, HUNDRED)
 
 
 def forget(topics, message):
@@ -155,12 +167,12 @@ def test_work_that_is_older_than_what_was_done_is_refused_until_it_is_forgotten(
             topics.write(Work(query, 1, task), iter([rows([b"again"])]), client, topic=name)
     with pytest.raises(SourceError, match="is older than"):
         topics.write(Work(query, 1, 0), iter([]), client, topic=name)
-    assert topics.values(subscribe=name, **COMMITTED) == [b"0", b"1", b"2", b"b", b"c"]
+    assert_committed(topics, name, [b"0", b"1", b"2", b"b", b"c"])
     forget(topics, str(refused.value))
     for task in (0, 1, 3, 4):
         row = [b"again-%d" % task]
         assert topics.write(Work(query, 1, task), iter([rows(row)]), client, topic=name) == 1
-    assert len(topics.values(subscribe=name, **COMMITTED)) == 9
+    assert_committed(topics, name, 9)
 
 
 def test_an_older_number_of_a_program_is_done(topics, client, query):
@@ -202,7 +214,7 @@ def test_the_memory_goes_with_its_topic(topics, client, query):
     deadline = time.monotonic() + WAIT_S
     while topics.write(Work(query, 3, 0), iter([rows(HUNDRED)]), client, topic=name) == 0:
         assert time.monotonic() < deadline
-    assert topics.values(subscribe=name, **COMMITTED) == HUNDRED
+    assert_committed(topics, name, HUNDRED)
 
 
 class SlowClock:
@@ -251,13 +263,13 @@ def test_a_long_task_is_several_transactions_and_goes_on_where_it_was(topics, cl
 
     assert topics.write(Work(query, 0, 0), watched(), client, topic=name) == 100
     assert topics.write(Work(query, 0, 0), slow(FIVE_TIMES, 1), client, topic=name) == 0
-    assert topics.values(subscribe=name, **COMMITTED) == HUNDRED
+    assert_committed(topics, name, HUNDRED)
     # The next one is cut short.
     broken = slow(broken_after(*FIVE_TIMES[:3]), each_ms=250_000)
     with pytest.raises(Broken):
         topics.write(Work(query, 1, 0), broken, client, topic=name)
     done = 100 + 60
-    assert len(topics.values(subscribe=name, **COMMITTED)) == done
+    assert_committed(topics, name, done)
     first_others = [rows(HUNDRED[::-1])]
     with pytest.raises(SourceError, match="the first 60 rows are other ones now"):
         topics.write(Work(query, 1, 0), iter(first_others), client, topic=name)
@@ -268,7 +280,7 @@ def test_a_long_task_is_several_transactions_and_goes_on_where_it_was(topics, cl
     whole = iter([rows(HUNDRED)])
     assert topics.write(Work(query, 1, 0), whole, client, topic=name) == 40
     assert topics.write(Work(query, 1, 0), iter(FIVE_TIMES), client, topic=name) == 0
-    assert topics.values(subscribe=name, **COMMITTED) == sorted(HUNDRED * 2)
+    assert_committed(topics, name, sorted(HUNDRED * 2))
 
 
 def test_a_long_task_that_had_written_all_of_it(topics, client, query, slow):
@@ -279,7 +291,7 @@ def test_a_long_task_that_had_written_all_of_it(topics, client, query, slow):
         topics.write(Work(query, 0, 0), broken, client, topic=name)
     for _ in range(2):
         assert topics.write(Work(query, 0, 0), iter(FIVE_TIMES), client, topic=name) == 0
-    assert topics.values(subscribe=name, **COMMITTED) == HUNDRED
+    assert_committed(topics, name, HUNDRED)
     with pytest.raises(SourceError, match="has more than 100 rows now"):
         topics.write(Work(query, 0, 0), iter([*FIVE_TIMES, rows([b"x"])]), client, topic=name)
 
@@ -296,7 +308,7 @@ def test_a_long_task_whose_rows_say_where_they_go(topics, client, query, slow):
         topics.write(Work(query, 0, 1), broken, client)
     assert topics.write(Work(query, 0, 1), iter(batches), client) == 20
     assert topics.write(Work(query, 0, 1), iter(batches[::-1]), client) == 0
-    assert topics.values(subscribe=f"{one},{two}", **COMMITTED) == HUNDRED
+    assert_committed(topics, f"{one},{two}", HUNDRED)
 
 
 def test_a_transaction_that_was_open_for_too_long(topics, client, query, slow):
@@ -326,19 +338,27 @@ def test_more_tasks_than_partitions_and_a_topic_that_grows(topics, client, query
     for work in works:
         again = iter([rows([b"%d" % work.sink_partition])])
         assert topics.write(work, again, client, topic=name) == 0
-    assert topics.values(subscribe=name, **COMMITTED) == [b"0", b"1", b"2", b"3"]
+    assert_committed(topics, name, [b"0", b"1", b"2", b"3"])
 
 
 def test_a_failed_attempt_leaves_nothing_behind(topics, client, query):
     name = topics.create(partitions=2)
     many = [b"%06d" % number for number in range(60_000)]
     large = rows(many, key=pa.array(many, pa.binary()), pad=pa.array([b"p" * 90] * 60_000))
+
+    def broken_when_sent():
+        yield large
+        deadline = time.monotonic() + WAIT_S
+        while topics.values(subscribe=name) != many:
+            assert time.monotonic() < deadline
+        raise Broken
+
     with pytest.raises(Broken):
-        topics.write(Work(query, 0, 0), broken_after(large, large), client, topic=name)
-    assert set(topics.values(subscribe=name)) == set(many), "it was sent, and aborted"
+        topics.write(Work(query, 0, 0), broken_when_sent(), client, topic=name)
+    assert topics.values(subscribe=name) == many, "it was sent, and aborted"
     assert topics.values(subscribe=name, **COMMITTED) == []
     assert topics.write(Work(query, 0, 0), iter([rows(HUNDRED)]), client, topic=name) == 100
-    assert topics.values(subscribe=name, **COMMITTED) == HUNDRED
+    assert_committed(topics, name, HUNDRED)
 
 
 def test_an_older_attempt_cannot_commit_any_more(topics, client, query):
@@ -354,7 +374,7 @@ def test_an_older_attempt_cannot_commit_any_more(topics, client, query):
     with pytest.raises(SourceError):
         topics.write(Work(query, 0, 0), overtaken(), client, topic=name)
     other.close()
-    assert topics.values(subscribe=name, **COMMITTED) == HUNDRED
+    assert_committed(topics, name, HUNDRED)
 
 
 def test_a_query_that_was_stopped_counts_what_is_there_and_ends_the_rest(topics, client, query):
@@ -378,7 +398,7 @@ def test_a_query_that_was_stopped_counts_what_is_there_and_ends_the_rest(topics,
     with pytest.raises(SourceError):
         topics.write(Work(query, 5, 1), stopped(), client, topic=name)
     assert rows_beyond(notes(), 4) == 10
-    assert len(topics.values(subscribe=name, **COMMITTED)) == 210
+    assert_committed(topics, name, 210)
     # The next run does the batch again: only the task that was stopped has something to write.
     redone = [
         topics.write(Work(query, 5, task), iter([rows(HUNDRED[:count])]), client, topic=name)
@@ -405,8 +425,8 @@ def test_rows_say_where_they_go(topics, client, query):
     # After a shuffle the rows of an attempt may come in another order.
     again = batch.take(pa.array([1, 2, 0]))
     assert topics.write(Work(query, 0, 0), iter([again]), client) == 0
-    assert topics.values(subscribe=one, **COMMITTED) == [b"a", b"c"]
-    assert topics.values(subscribe=two, **COMMITTED) == [b"b"]
+    assert_committed(topics, one, [b"a", b"c"])
+    assert_committed(topics, two, [b"b"])
 
 
 def test_what_cannot_be_written(topics, client, query):
@@ -422,6 +442,10 @@ def test_what_cannot_be_written(topics, client, query):
     early = rows([b"x"], timestamp=pa.array([-1], pa.timestamp("us", tz="UTC")))
     with pytest.raises(SourceError, match=r"a row has the timestamp -1 .* negative"):
         write(early, topic=name, useTimestampColumn="true")
+    for guarantee in ("exactly_once", "at_least_once"):
+        nameless = rows([b"x"], headers=pa.array([[(None, b"1")]], HEADERS))
+        with pytest.raises(SourceError, match="key of a header, is null"):
+            write(nameless, topic=name, deliveryGuarantee=guarantee)
     with pytest.raises(SourceError, match="a row has no topic"):
         write(rows([b"x"], topic=pa.array([None], pa.string())))
     with pytest.raises(SourceError, match=r"kafka\.batch\.size makes smaller ones"):
@@ -443,8 +467,8 @@ def test_a_topic_that_is_not_there_is_made(topics, client, query):
     options = {"topic": on_purpose, "topicPartitions": "4", "topicReplicationFactor": "1"}
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda task: write_alone(topics, Work(query, 0, task), options), range(4)))
-    assert topics.values(subscribe=by_brokers, **COMMITTED) == HUNDRED
-    assert topics.values(subscribe=on_purpose, **COMMITTED) == sorted(HUNDRED * 4)
+    assert_committed(topics, by_brokers, HUNDRED)
+    assert_committed(topics, on_purpose, sorted(HUNDRED * 4))
     found = client.topics(topics.source(subscribe=on_purpose).subscription)
     assert len(found[on_purpose].partitions) == 4
     # One that is there stays as it is.

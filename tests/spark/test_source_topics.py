@@ -220,6 +220,32 @@ def test_a_topic_made_again_under_a_task(topics):
     client.close()
 
 
+def test_losses_inside_a_task_that_are_allowed(topics, monkeypatch):
+    monkeypatch.setattr("ottla.spark.kafka._FRESH_TOPIC_MS", 400)
+    name = topics.create()
+    topics.fill(name, HUNDRED, partition=0, **{"batch.size": 100})
+    few = {"subscribe": name, "kafka.max.partition.fetch.bytes": "100"}
+    client = topics.client()
+
+    def begun(**allowed):
+        """What is left of a task that has its first rows."""
+        options = topics.source(**few, **allowed)
+        batches = RangeReader(client, topics.ranges(options)[0], options).batches()
+        return next(batches).num_rows, batches
+
+    _, strict = begun()
+    read, lenient = begun(failOnDataLoss="false")
+    read_again, restarts = begun(onTopicRecreated="restart")
+    topics.delete(name)
+    assert read + sum(batch.num_rows for batch in lenient) < 100
+    topics.create(name=name)
+    topics.fill(name, HUNDRED, partition=0)
+    with pytest.raises(TopicRecreated, match="made again while it was being read"):
+        list(strict)
+    assert read_again + sum(batch.num_rows for batch in restarts) < 100
+    client.close()
+
+
 def test_a_deleted_topic(topics, streams, monkeypatch):
     monkeypatch.setattr("ottla.spark.kafka._FRESH_TOPIC_MS", 400)
     name, other = topics.create(), topics.create()
@@ -286,6 +312,24 @@ def test_leaders_that_move_in_the_middle_of_a_task(cluster):
         cluster.start_broker(1)
         client.close()
     assert sorted(value for part in found for value in part) == values
+
+
+def test_a_connection_that_was_idle_for_too_long():
+    with Cluster(brokers=1, overrides={"connections.max.idle.ms": "300"}) as cluster:
+        topics = Topics(cluster.bootstrap_servers)
+        name = topics.create()
+        topics.fill(name, HUNDRED, partition=0, **{"batch.size": 100})
+        options = topics.source(subscribe=name, **{"kafka.max.partition.fetch.bytes": "100"})
+        client = topics.client()
+        (whole,) = topics.ranges(options)
+        batches = RangeReader(client, whole, options).batches()
+        found = next(batches).num_rows
+        deadline = time.monotonic() + 60
+        while not all(channel.closed for channel in client.cluster._channels.values()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert found + sum(batch.num_rows for batch in batches) == 100
+        client.close()
 
 
 def test_a_secured_cluster():

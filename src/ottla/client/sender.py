@@ -143,7 +143,10 @@ class BatchSender:
         except OSError as error:
             text = f"broker {leader} cannot be reached: {error}"
             return dict.fromkeys(batches, KafkaError(ErrorCode.NETWORK_EXCEPTION, text))
-        return dict(_failures(answer))
+        # What an answer does not speak of is not known to be stored.
+        text = f"broker {leader} answered without the partition"
+        failed = dict.fromkeys(batches, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+        return {p: error for p, error in (failed | dict(_results(answer))).items() if error}
 
     def _request(
         self, batches: Mapping[TopicPartition, memoryview], timeout_ms: float
@@ -185,9 +188,9 @@ class BatchSender:
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
 
 
-def _failures(answer: Any) -> Iterator[tuple[TopicPartition, KafkaError]]:
+def _results(answer: Any) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
     for topic in answer.responses:
         for result in topic.partition_responses:
-            if result.error_code not in _STORED:
-                error = response_error(result.error_code, result.error_message or None)
-                yield TopicPartition(topic.name, result.index), error
+            is_stored = result.error_code in _STORED
+            error = response_error(result.error_code, result.error_message or None)
+            yield TopicPartition(topic.name, result.index), None if is_stored else error

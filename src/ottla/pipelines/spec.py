@@ -325,6 +325,7 @@ class Pipeline:
     )
     kafka: Mapping[str, str] = field(
         default_factory=dict,
+        repr=False,
         metadata={
             "kind": Kind.SETTINGS,
             "help": "Settings of the clients, such as security.protocol.",
@@ -334,6 +335,7 @@ class Pipeline:
     )
     spark: Mapping[str, str] = field(
         default_factory=dict,
+        repr=False,
         metadata={
             "kind": Kind.SETTINGS,
             "help": "Settings of Spark, such as spark.sql.shuffle.partitions.",

@@ -113,7 +113,8 @@ def key(
         "least": least,
         "is_identity": is_identity,
     }
-    return dataclasses.field(default=default, metadata=metadata)
+    # Settings may hold passwords: a job shows itself without them.
+    return dataclasses.field(default=default, metadata=metadata, repr=kind is not Kind.SETTINGS)
 
 
 def yaml_name(field: dataclasses.Field[Any]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import OttlaError
+from ottla.pipelines import dialects
 from ottla.pipelines.files import for_spark
 from ottla.pipelines.progress import StreamProgress
 from ottla.pipelines.report import JobReport, reason_of
@@ -29,8 +30,26 @@ _BATCH_END_POLL_S = 0.02
 CHORE_PAUSE_S = 30.0
 
 
+# A setting of the session by which a process of Spark Connect's learns that no batch may begin.
+OPEN, CLOSED = "open", "closed"
+_GATE = "ottla.pipeline.gate"
+
+
 class BatchHeld(OttlaError):
     """A batch came when the query was already being stopped."""
+
+
+def connect_gate(
+    each_batch: Callable[[DataFrame, int], None], gate: str
+) -> Callable[[DataFrame, int], None]:
+    """As `StreamRun._gate`, for a process of Spark Connect's: asks the session."""
+
+    def gated(batch: DataFrame, batch_id: int) -> None:
+        if batch.sparkSession.conf.get(gate, OPEN) == CLOSED:
+            raise BatchHeld(f"the query is being stopped: batch {batch_id} comes later")
+        each_batch(batch, batch_id)
+
+    return gated
 
 
 class StreamRun:
@@ -51,6 +70,7 @@ class StreamRun:
         """`hide` takes secrets out of what is told."""
         self.job = job
         self._hide = hide
+        self._gate_name = f"{_GATE}.{name}"
         self.name = name
         self.state = WAITING
         self.progress = StreamProgress()
@@ -113,7 +133,13 @@ class StreamRun:
             milliseconds = int(parse_duration_s(self.trigger) * 1000)
             writer = writer.trigger(processingTime=f"{milliseconds} milliseconds")
         if stream.each_batch is not None:
-            return writer.foreachBatch(self._gate(stream.each_batch)).start()
+            spark = stream.frame.sparkSession
+            gated = self._gate(stream.each_batch)
+            if dialects.is_connect(spark):
+                # Spark runs it in another process, where this object is not.
+                gated = connect_gate(stream.each_batch, self._gate_name)
+                spark.conf.set(self._gate_name, OPEN)
+            return writer.foreachBatch(gated).start()
         return writer.format(stream.format).options(**stream.options).start()
 
     def _gate(
@@ -128,6 +154,14 @@ class StreamRun:
             each_batch(batch, batch_id)
 
         return gated
+
+    def _close_gate(self) -> None:
+        self._closing = True
+        stream = self._stream
+        if stream is None or stream.each_batch is None or self.state != RUNNING:
+            return
+        if dialects.is_connect(stream.frame.sparkSession):
+            stream.frame.sparkSession.conf.set(self._gate_name, CLOSED)
 
     def poll(self) -> None:
         """Looks how the query is; starts it again where its pause is over."""
@@ -147,7 +181,7 @@ class StreamRun:
         if is_active:
             return True
         error = self._query.exception()
-        if self._held:
+        if self._held or (self._closing and BatchHeld.__name__ in str(error)):
             self._end(STOPPED)
         elif error is not None:
             self._fail(error)
@@ -204,7 +238,7 @@ class StreamRun:
     def stop(self, deadline_s: float, hurry: threading.Event) -> None:
         """Ends the query between two batches where it comes to that in time, or when one has
         only just begun: what its tasks have written by then is there before the rest."""
-        self._closing = True
+        self._close_gate()
         if self.state == RUNNING:
             self._read_progress()
             before = self.progress.batches

@@ -31,6 +31,18 @@ _SERVED = frozenset(
         "sasl.client.callback.handler.class",
     }
 )
+# One set of settings is often given to both a source and a sink, each of which uses its own.
+_OF_EITHER_SIDE = frozenset(
+    {
+        "acks",
+        "batch.size",
+        "check.crcs",
+        "compression.type",
+        "isolation.level",
+        "max.partition.fetch.bytes",
+        "transaction.timeout.ms",
+    }
+)
 # Those that say what is done in any case.
 _AS_IT_IS = {"enable.idempotence": "true", "group.protocol": "classic"}
 
@@ -104,7 +116,7 @@ def find_unused(
 ) -> Unused:
     """`given` in lower case; `read` are the settings of Kafka that were looked at, without the
     prefix; `other_options` are names of options that this kind of query has no use for."""
-    used = {*read, *_SERVED}
+    used = {*read, *_SERVED, *_OF_EITHER_SIDE}
     settings = sorted(
         name
         for name, value in given.items()

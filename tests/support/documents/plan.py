@@ -186,6 +186,7 @@ PLANS: Mapping[str, PagePlan] = {
             "ottla topics --create --topic views",
             """echo '{"user":"ann","at":"2024-01-02T03:04:05Z"}' | ottla produce views""",
         ),
+        files={"python 2": "job.py"},
         then={
             "python 1": "query.processAllAvailable()\nquery.stop()\n",
             "python 3": "assert views.select('value.user').first()['user'] == 'ann'\n",

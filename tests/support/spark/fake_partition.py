@@ -10,7 +10,7 @@ from typing import Any
 from ottla.errors import ErrorCode
 from ottla.spark.kafka import KafkaClient
 from ottla.spark.loop_thread import LoopThread
-from ottla.spark.options import SourceOptions, parse_source_options
+from ottla.spark.options import EARLIEST, LATEST, SourceOptions, parse_source_options
 from ottla.types import format_topic_id
 from ottla.wire import messages as m
 from ottla.wire.records import Record, build_batch
@@ -30,6 +30,8 @@ class FakePartition:
         self._thread = thread
         self.earliest, self.end = 0, records
         self.batches_per_answer = 1
+        self.offset_at_time = -1
+        self.on_list_offsets: Callable[[], object] = lambda: None
         self.errors: list[ErrorCode] = []
         self.fetched: list[int] = []
         self._changed = threading.Condition()
@@ -83,9 +85,17 @@ class FakePartition:
         named = answer.FetchableTopicResponse(topic="t", topic_id=now, partitions=[data])
         return answer(responses=[named])
 
-    def _list_offsets(self, _: Any) -> m.ListOffsetsResponse:
+    def _list_offsets(self, request: Any) -> m.ListOffsetsResponse:
+        self.on_list_offsets()
+        asked = request.topics[0].partitions[0].timestamp
+        offset = {EARLIEST: self.earliest, LATEST: self.end}.get(asked, self.offset_at_time)
+        gone = not self.kafka.topics[0].partitions
         answer = m.ListOffsetsResponse
-        data = answer.ListOffsetsPartitionResponse(partition_index=0, offset=self.earliest)
+        data = answer.ListOffsetsPartitionResponse(
+            partition_index=0,
+            offset=offset,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if gone else ErrorCode.NONE,
+        )
         return answer(topics=[answer.ListOffsetsTopicResponse(name="t", partitions=[data])])
 
 

@@ -49,12 +49,24 @@ def test_progress_counts_every_batch_once():
     assert told.rows_in == 45
 
 
+def test_rows_in_are_told_by_each_source_on_spark_connect():
+    told = StreamProgress()
+    sources = [{"numInputRows": 3}, {"numInputRows": 4}]
+    told.absorb(progress(0, None, sources=sources), 1.0)
+    assert told.rows_in == 7
+
+
 def test_rows_out_are_told_by_the_sink_or_observed():
     told = StreamProgress()
     told.absorb(progress(0, 10) | {"sink": {"numOutputRows": 7}}, 1.0)
     by_function = {"sink": {"numOutputRows": -1}, "observedMetrics": {ROWS_OUT: {"n": 4}}}
     told.absorb(progress(1, 5) | by_function, 2.0)
-    bad = {f"{LEFT_OUT}_0": {"n": 2}, f"{LEFT_OUT}_1": {"n": 1}, "other": {"m": 9}}
+    bad = {
+        f"{LEFT_OUT}_0": {"n": 2},
+        f"{LEFT_OUT}_1": {"n": 1},
+        "other": {"m": 9},
+        f"{LEFT_OUT}_2": {},
+    }
     told.absorb(progress(2, 5) | {"observedMetrics": bad}, 3.0)
     assert (told.rows_in, told.rows_out, told.left_out, told.last_batch) == (20, 11, 3, 2)
     # A window that is over, told by a batch without input; then nothing, again and again.

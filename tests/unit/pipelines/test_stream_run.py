@@ -119,7 +119,7 @@ def stream_run(queries, clock, attempts=2, after=None, trigger="1 second", **str
             waiting[0].each_batch = function
             return self
 
-    frame = SimpleNamespace(writeStream=Writer())
+    frame = SimpleNamespace(writeStream=Writer(), sparkSession=None)
     run = StreamRun(
         Archive(name="j", from_=(Source("a", "a"),), path="p"),
         "j",

@@ -206,6 +206,11 @@ def test_settings_that_are_read_are_not_named():
     assert sink(**{f"kafka.{name}": value for name, value in writes.items()}).unused == ((), ())
 
 
+def test_settings_that_a_source_and_a_sink_share_are_not_named():
+    given = {"kafka.isolation.level": "read_committed", "kafka.compression.type": "lz4"}
+    assert source(**given).unused == sink(**given).unused == ((), ())
+
+
 def test_security_settings_without_their_protocol_are_named():
     assert source(**{"kafka.sasl.mechanism": "PLAIN"}).unused.without_effect == (
         "kafka.sasl.mechanism",

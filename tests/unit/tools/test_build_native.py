@@ -65,10 +65,12 @@ def _line_of_a_failure(
 def test_without_cargo(
     tool: ModuleType, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    uv = install("uv", "sys.exit('never called')")
+    asked = tmp_path / "asked"
+    uv = install("uv", f"pathlib.Path({str(asked)!r}).write_text(' '.join(sys.argv[1:]))")
     assert _line_of_a_failure(tool, uv, tmp_path, capsys) == (
         "native code: not built (cargo is not on the path); pure Python does its work, slower"
     )
+    assert asked.read_text() == "pip uninstall --quiet --python python ottla-native"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,8 @@ def test_without_cargo(
     [
         ("  × Failed\n  ╰─▶ error: no matching package named `pyo3` found\n   more", "no matching"),
         ("error[E0308]: mismatched types\n --> src/lib.rs\nerror: could not compile", "E0308"),
+        ("error: Failed to build `x`\n cause: y\n    error: cargo is broken\nhint", "is broken"),
+        ("error: Failed to build `x`\n", "Failed to build `x`"),
         ("something\nthe last word\n", "the last word"),
         ("", "the build failed without a word"),
     ],

@@ -270,7 +270,7 @@ def test_timestamps_that_spark_can_hold(timestamp):
 
 @pytest.mark.parametrize("timestamp", [1_763_312_400_000_000_000, 9223372036854776, -(1 << 62)])
 def test_timestamps_that_spark_cannot_hold(timestamp):
-    """Nanoseconds became a day of the year 174999; the official connector says `long overflow`."""
+    """Nanoseconds became a day of the year 174999; the official connector refuses them as well."""
     with pytest.raises(WireError, match=f"timestamp {timestamp}, .* is it in nanoseconds"):
         read(build_batch([Record(None, b"a", 5), Record(None, b"a", timestamp)]))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from ottla.wire import native, records
 from ottla.wire.records import HEADER_BYTES, Record
 from tests.support.native import native_code
+from tests.support.peers.batch_lies import record
 
 _SAYS = "from ottla.wire import native; print(native.code is None, native.in_force())"
 
@@ -171,3 +174,41 @@ def test_chunks_are_read_only_and_outlive_what_made_them() -> None:
     assert view.readonly and len(view) == 24
     with pytest.raises(TypeError):
         view[0] = 1
+
+
+@pytest.fixture
+def patient_threads() -> Iterator[None]:
+    """Nobody takes the interpreter from a thread that does not let go of it."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("patient_threads")
+@pytest.mark.parametrize("work", ["walk", "decode"])
+def test_others_run_beside_work_on_many_bytes(work: str) -> None:
+    """A batch that unpacks to megabytes is walked in a thread beside the event loop."""
+    code = native_code()
+    count = 500_000
+    plain = record(0) * count
+
+    def run() -> None:
+        if work == "walk":
+            code.RecordWalk(plain, count, 0).advance(count)
+        else:
+            code.decode([(plain, count)], False)
+        done.append(True)
+
+    # On a busy machine this thread may come back only when the other is done: one time is enough.
+    for _ in range(50):
+        done: list[bool] = []
+        thread = threading.Thread(target=run)
+        thread.start()
+        was_beside = not done
+        thread.join()
+        if was_beside:
+            return
+    raise AssertionError("the interpreter was held all the time")

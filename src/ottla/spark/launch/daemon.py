@@ -13,6 +13,11 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
 
 # What tasks of the source and the sink use; pandas is imported by the first `pyarrow.array`.
 _TASK_MODULES = (
@@ -29,11 +34,25 @@ _OTHERS = ("ottla.spark.data_source", "ottla.spark.sink.writers")
 
 def main() -> None:
     """`<this> WORKER_MODULE`, as Spark starts pyspark.daemon."""
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
     worker = sys.argv[1] if len(sys.argv) > 1 else _TASK_WORKER
     preload(worker, *(_TASK_MODULES if worker == _TASK_WORKER else _OTHERS))
-    manager()
+    daemon.worker = without_farewell(daemon.worker)
+    daemon.manager()
+
+
+def without_farewell(worker: Callable[..., int]) -> Callable[..., int]:
+    """Spark ends idle workers by closing their sockets. What they say to that goes nowhere over
+    TCP; over a Unix socket it fails, and each leaves a traceback."""
+
+    def run(channel: socket.socket, authenticated: bool) -> int:
+        try:
+            return worker(channel, authenticated)
+        except BrokenPipeError:
+            return 1
+
+    return run
 
 
 def preload(*names: str) -> None:

@@ -8,15 +8,21 @@ streaming query. Its daemons are started with the imports of their workers done 
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import shlex
+import shutil
 import site
 import sys
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 from ottla.spark.launch.launchers import launcher
 
+# What Spark allows: the system's limit for the whole path is 104 bytes.
+_MAX_SOCKET_FOLDER = 61
 # SPARK_HOME is set by Spark's own launcher; the paths are those of PythonUtils.sparkPythonPath.
 _SCRIPT = """\
 #!/bin/sh
@@ -60,6 +66,31 @@ def worker_python() -> Path:
     except OSError:  # no place for it
         return real
     return script if os.access(script, os.X_OK) else real
+
+
+def socket_settings() -> dict[str, str]:
+    """Unix sockets between the JVM and Python workers that `worker_python` starts (SPARK-51688).
+
+    A worker that is used again talks over a TCP connection on which either side waits for the other
+    to acknowledge what came before (Nagle's algorithm), tens of milliseconds at a time. Spark asks
+    for no secret on Unix sockets: they are in a folder that is this user's alone.
+    """
+    if sys.platform != "linux" or worker_python() == Path(sys.executable):
+        return {}
+    folder = _socket_folder()
+    if len(folder) > _MAX_SOCKET_FOLDER:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": folder,
+    }
+
+
+@cache
+def _socket_folder() -> str:
+    folder = mkdtemp(prefix="ottla-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _has_spark() -> bool:

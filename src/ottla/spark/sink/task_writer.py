@@ -143,6 +143,7 @@ class TaskWriter:
             check_same(self._work, done, self._tally, more=False)
 
     def _count(self, rows: pa.RecordBatch) -> None:
+        _check_headers(rows)
         with_topic = self._options.topic is None
         with_timestamp = self._options.use_timestamps
         digest = digest_of(rows, with_topic=with_topic, with_timestamp=with_timestamp)
@@ -197,8 +198,8 @@ class TaskWriter:
             chunk.append(batch)
             size += batch.nbytes
             written += batch.num_rows
-            due = transaction is not None and self._cuts.is_due(self._now_ms())
-            if size >= CHUNK_BYTES or due:
+            # Before the next rows are waited for.
+            if size >= CHUNK_BYTES or self._cuts.is_due(self._now_ms()):
                 self._send(producer, chunk)
                 chunk, size = [], 0
             if transaction is not None and self._cuts.is_due(self._now_ms()):
@@ -214,6 +215,8 @@ class TaskWriter:
         if self._options.exactly_once:
             self._count(rows)
             self._cuts.opened(self._now_ms())
+        else:
+            _check_headers(rows)
         if self._options.topic is not None:
             self._send_to(producer, self._options.topic, rows)
             return
@@ -304,3 +307,11 @@ def _headers(rows: pa.RecordBatch) -> pa.Array | None:
         return None
     headers = rows.column("headers")
     return None if headers.null_count == len(headers) else headers
+
+
+def _check_headers(rows: pa.RecordBatch) -> None:
+    headers = _headers(rows)
+    if headers is not None:
+        items = headers.flatten()
+        if items.null_count or items.field(0).null_count:
+            raise SourceError("a header, or the key of a header, is null")

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.spark.launch.daemon import without_farewell
+
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 _MAPPED = "/proc/{}/maps"
@@ -64,3 +66,26 @@ def test_workers_draw_numbers_of_their_own(tmp_path: Path) -> None:
     )
     first, second = done.stdout.split()
     assert first != second
+
+
+def test_a_worker_whose_socket_is_closed_goes_without_a_word() -> None:
+    ours, theirs = socket.socketpair()
+
+    def says_goodbye(channel: socket.socket, authenticated: bool) -> int:
+        while True:  # until it is noticed
+            channel.send(b"goodbye")
+
+    theirs.close()
+    assert without_farewell(says_goodbye)(ours, True) == 1
+    ours.close()
+
+
+def test_what_a_worker_returns_or_raises_is_left_as_it_is() -> None:
+    def fails(channel: socket.socket, authenticated: bool) -> int:
+        raise OSError(28, "No space left on device")
+
+    one, other = socket.socketpair()
+    with one, other:
+        assert without_farewell(lambda *_: 7)(one, True) == 7
+        with pytest.raises(OSError, match="No space"):
+            without_farewell(fails)(one, True)

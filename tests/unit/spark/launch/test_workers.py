@@ -119,3 +119,41 @@ def test_an_environment_without_this_package_has_spark_s_own_daemon(installed, t
     _module(tmp_path / "fake", "pyspark.daemon", said)
     started = _started(worker_python(), tmp_path / "fake", "-m", "pyspark.daemon", "pyspark.worker")
     assert started == "spark ['pyspark.worker']"
+
+
+@pytest.fixture
+def own_folder(monkeypatch, tmp_path):
+    workers._socket_folder.cache_clear()
+    monkeypatch.setattr(workers, "mkdtemp", lambda prefix: str(tmp_path))
+    monkeypatch.setattr(workers.sys, "platform", "linux")
+    yield tmp_path
+    workers._socket_folder.cache_clear()
+
+
+def test_workers_of_this_script_talk_over_unix_sockets(installed, own_folder, monkeypatch):
+    monkeypatch.setattr(workers, "_MAX_SOCKET_FOLDER", len(str(own_folder)))
+    assert workers.socket_settings() == {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(own_folder),
+    }
+
+
+def test_a_path_that_is_too_long_for_sockets_is_not_used(installed, own_folder, monkeypatch):
+    monkeypatch.setattr(workers, "_MAX_SOCKET_FOLDER", len(str(own_folder)) - 1)
+    assert workers.socket_settings() == {}
+
+
+def test_other_workers_and_systems_have_spark_s_own_sockets(installed, own_folder, monkeypatch):
+    monkeypatch.setenv("SPARK_HOME", SPARK)
+    assert workers.socket_settings() == {}
+    monkeypatch.delenv("SPARK_HOME")
+    monkeypatch.setattr(workers.sys, "platform", "darwin")
+    assert workers.socket_settings() == {}
+
+
+def test_nobody_else_may_look_into_the_folder_of_the_sockets(installed):
+    workers._socket_folder.cache_clear()
+    folder = Path(workers._socket_folder())
+    assert folder.stat().st_mode & 0o077 == 0
+    folder.rmdir()
+    workers._socket_folder.cache_clear()
