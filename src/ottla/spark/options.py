@@ -311,6 +311,9 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         _refuse_latest(starting)
     if streaming and any(name.lower().startswith("ending") for name in values):
         raise OptionError("a streaming query has no end: endingOffsets is for batch queries")
+    push_filters = options.flag("pushFilters", False)
+    if streaming and push_filters:
+        raise OptionError("pushFilters is for batch queries: Spark offers streams no filters")
     minimum = options.number("minOffsetsPerTrigger", at_least=1)
     maximum = options.number("maxOffsetsPerTrigger", at_least=1)
     if minimum and maximum and minimum > maximum:
@@ -334,7 +337,7 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         fetch_bytes=options.kafka_number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
         check_crcs=(options.kafka("check.crcs") or "true").lower() != "false",
         unused=options.unused(() if streaming else _OF_STREAMS),
-        push_filters=options.flag("pushFilters", False),
+        push_filters=push_filters,
     )
 
 

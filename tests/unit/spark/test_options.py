@@ -111,6 +111,12 @@ def test_what_is_refused(options, words):
     assert words in str(caught.value)
 
 
+def test_filters_are_pushed_in_batches_only():
+    assert source(pushFilters="true").push_filters
+    with pytest.raises(OptionError, match="pushFilters is for batch queries"):
+        source(True, pushFilters="true")
+
+
 def test_a_stream_has_no_end():
     with pytest.raises(OptionError, match="no end"):
         source(True, endingOffsets="latest")
