@@ -27,6 +27,14 @@ impl Validity {
     }
 }
 
+/// Which columns are made; the others are walked over.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    pub keys: bool,
+    pub values: bool,
+    pub headers: bool,
+}
+
 /// An Arrow array of type binary.
 pub struct Binary {
     pub bounds: Vec<i32>,
@@ -67,21 +75,21 @@ pub struct Headers {
 pub struct Columns {
     pub timestamp_deltas: Vec<i64>,
     pub offset_deltas: Vec<i64>,
-    pub keys: Binary,
-    pub values: Binary,
+    pub keys: Option<Binary>,
+    pub values: Option<Binary>,
     pub headers: Option<Headers>,
 }
 
 /// Decodes the plain records of some batches, of which each has its number of them. None where
 /// anything does not fit; whoever asks finds out what.
-pub fn decode(batches: &[(&[u8], usize)], wants_headers: bool) -> Option<Columns> {
+pub fn decode(batches: &[(&[u8], usize)], wanted: Wanted) -> Option<Columns> {
     let (rows, bytes) = checked_size(batches)?;
     let mut columns = Columns {
         timestamp_deltas: Vec::with_capacity(rows),
         offset_deltas: Vec::with_capacity(rows),
-        keys: Binary::new(rows, 0),
-        values: Binary::new(rows, bytes),
-        headers: wants_headers.then(|| Headers {
+        keys: wanted.keys.then(|| Binary::new(rows, 0)),
+        values: wanted.values.then(|| Binary::new(rows, bytes)),
+        headers: wanted.headers.then(|| Headers {
             bounds: vec![0],
             validity: Validity::default(),
             keys: Binary::new(0, 0),
@@ -124,8 +132,13 @@ fn record(columns: &mut Columns, plain: &[u8], cursor: &mut Cursor) -> Result<()
     fields.skip(1)?;
     columns.timestamp_deltas.push(fields.long()?);
     columns.offset_deltas.push(i64::from(fields.int()?));
-    columns.keys.push(fields.bytes()?);
-    columns.values.push(fields.bytes()?);
+    let (key, value) = (fields.bytes()?, fields.bytes()?);
+    if let Some(keys) = &mut columns.keys {
+        keys.push(key);
+    }
+    if let Some(values) = &mut columns.values {
+        values.push(value);
+    }
     let count = usize::try_from(fields.int()?).map_err(|_| Stop::End)?;
     // A header has two bytes at least.
     if count > fields.left() / 2 || (count == 0 && !fields.is_at_end()) {

@@ -18,11 +18,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use buffers::{held, Chunk};
-use columns::{Binary, Columns, Headers, Validity};
+use columns::{Binary, Columns, Headers, Validity, Wanted};
 use walk::{Bad, Walk};
 
 /// Of what is called here and how; Python takes no other.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 /// Work on fewer bytes is done before another thread could have been woken.
 const SHORT_BYTES: usize = 64 * 1024;
 
@@ -155,15 +155,21 @@ fn header_buffers(headers: Headers) -> HeaderBuffers {
     )
 }
 
-type ColumnBuffers = (Chunk, Chunk, Buffers, Buffers, Option<HeaderBuffers>);
+type ColumnBuffers = (
+    Chunk,
+    Chunk,
+    Option<Buffers>,
+    Option<Buffers>,
+    Option<HeaderBuffers>,
+);
 
 /// The buffers of Arrow's columns for some batches: of each its plain records and how many they are.
-/// None where anything does not fit.
+/// Keys, values and headers are made if they are wanted. None where anything does not fit.
 #[pyfunction]
 fn decode(
     py: Python<'_>,
     batches: Vec<(Bound<'_, PyAny>, usize)>,
-    wants_headers: bool,
+    wanted: (bool, bool, bool),
 ) -> PyResult<Option<ColumnBuffers>> {
     let mut buffers = Vec::with_capacity(batches.len());
     for (plain, _) in &batches {
@@ -173,13 +179,19 @@ fn decode(
     for (buffer, (_, count)) in buffers.iter().zip(&batches) {
         parts.push((held(buffer, py)?, *count));
     }
+    let (keys, values, headers) = wanted;
+    let wanted = Wanted {
+        keys,
+        values,
+        headers,
+    };
     let are_bytes = batches
         .iter()
         .all(|(plain, _)| plain.is_exact_instance_of::<PyBytes>());
     let columns = if are_bytes {
-        py.detach(|| columns::decode(&parts, wants_headers))
+        py.detach(|| columns::decode(&parts, wanted))
     } else {
-        columns::decode(&parts, wants_headers)
+        columns::decode(&parts, wanted)
     };
     Ok(columns.map(column_buffers))
 }
@@ -188,8 +200,8 @@ fn column_buffers(columns: Columns) -> ColumnBuffers {
     (
         columns.timestamp_deltas.into(),
         columns.offset_deltas.into(),
-        binary(columns.keys),
-        binary(columns.values),
+        columns.keys.map(binary),
+        columns.values.map(binary),
         columns.headers.map(header_buffers),
     )
 }

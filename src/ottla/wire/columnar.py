@@ -236,8 +236,8 @@ def _decode_natively(code: Any, body: _Body, wanted: frozenset[str]) -> _Fields 
     counts = body.counts
     if min(counts) <= 0:
         return None
-    include_headers = "headers" in wanted
-    found = code.decode(list(zip(body.parts, counts, strict=True)), include_headers)
+    made = tuple(name in wanted for name in ("key", "value", "headers"))
+    found = code.decode(list(zip(body.parts, counts, strict=True)), made)
     if found is None:
         return None
     timestamps, offsets, keys, values, headers = found
@@ -245,9 +245,9 @@ def _decode_natively(code: Any, body: _Body, wanted: frozenset[str]) -> _Fields 
     return _Fields(
         np.frombuffer(timestamps, np.int64),
         np.frombuffer(offsets, np.int64),
-        _of_buffers(keys, total) if "key" in wanted else None,
-        _of_buffers(values, total) if "value" in wanted else None,
-        _headers_of_buffers(headers, total) if include_headers else None,
+        None if keys is None else _of_buffers(keys, total),
+        None if values is None else _of_buffers(values, total),
+        None if headers is None else _headers_of_buffers(headers, total),
     )
 
 

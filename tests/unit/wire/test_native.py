@@ -104,10 +104,12 @@ def _all_of_it(code: Any, plain: bytes, count: int) -> int:
     state: int = walk.advance(1 << 40)
     assert state in (1, -1)
     code.holds(plain, 0, count, (1 << 62, 0), True, 1 << 40)
-    for wants_headers in (True, False):
-        found = code.decode([(plain, max(0, count))], wants_headers)
+    for wanted in ((True, True, True), (True, True, False), (False, False, True)):
+        found = code.decode([(plain, max(0, count))], wanted)
         if found is not None:
-            assert len(found[0]) == 8 * count and len(found[3][2]) <= len(plain)
+            assert len(found[0]) == 8 * count
+            assert tuple(column is not None for column in found[2:]) == wanted
+            assert found[3] is None or len(found[3][2]) <= len(plain)
     return state
 
 
@@ -168,7 +170,7 @@ def test_buffers_that_lie_about_their_columns() -> None:
 def test_chunks_are_read_only_and_outlive_what_made_them() -> None:
     code = native_code()
     plain = bytes(_some_plain(random.Random(1), 3))
-    found = code.decode([(plain, 3)], False)
+    found = code.decode([(plain, 3)], (True, True, False))
     view = memoryview(found[0])
     del found
     assert view.readonly and len(view) == 24
@@ -199,7 +201,7 @@ def test_others_run_beside_work_on_many_bytes(work: str) -> None:
         if work == "walk":
             code.RecordWalk(plain, count, 0).advance(count)
         else:
-            code.decode([(plain, count)], False)
+            code.decode([(plain, count)], (True, True, False))
         done.append(True)
 
     # On a busy machine this thread may come back only when the other is done: one time is enough.
