@@ -45,6 +45,7 @@ _SOURCE_NAMES = (
     "startingOffsetsByTimestampStrategy",
     "failOnDataLoss",
     "minPartitions",
+    "minRecordsPerPartition",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -152,6 +153,7 @@ class SourceOptions:
     ending: Bound
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
+    min_records_per_partition: int | None = None
     max_records_per_partition: int | None = None
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -318,6 +320,10 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
     maximum = options.number("maxOffsetsPerTrigger", at_least=1)
     if minimum and maximum and minimum > maximum:
         raise OptionError("minOffsetsPerTrigger cannot be larger than maxOffsetsPerTrigger")
+    fewest = options.number("minRecordsPerPartition", at_least=1)
+    most = options.number("maxRecordsPerPartition", at_least=1)
+    if fewest and most and fewest > most:
+        raise OptionError("minRecordsPerPartition cannot be larger than maxRecordsPerPartition")
     return SourceOptions(
         connect=options.connect(),
         subscription=_subscription(options),
@@ -325,7 +331,8 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         ending=ending,
         fail_on_data_loss=options.flag("failOnDataLoss", True),
         min_partitions=options.number("minPartitions", at_least=1),
-        max_records_per_partition=options.number("maxRecordsPerPartition", at_least=1),
+        min_records_per_partition=fewest,
+        max_records_per_partition=most,
         max_offsets=maximum,
         min_offsets=minimum,
         max_trigger_delay_ms=_duration_ms(options, "maxTriggerDelay", _DEFAULT_TRIGGER_DELAY_MS),

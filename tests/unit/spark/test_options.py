@@ -84,6 +84,11 @@ def test_sasl_plain():
         ({"startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest"),
         ({"failOnDataLoss": "maybe"}, "must be true or false, not 'maybe'"),
         ({"minPartitions": "0"}, "at least 1"),
+        ({"minRecordsPerPartition": "0"}, "at least 1"),
+        (
+            {"minRecordsPerPartition": "5", "maxRecordsPerPartition": "4"},
+            "minRecordsPerPartition cannot be larger",
+        ),
         ({"maxOffsetsPerTrigger": "many"}, "whole number"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "cannot be larger"),
         ({"maxTriggerDelay": "soon"}, "duration"),
