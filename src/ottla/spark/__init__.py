@@ -5,6 +5,7 @@ spark = session()
 spark.read.format("ottla").option("kafka.bootstrap.servers", …).option("subscribe", …).load()
 """
 
-from ottla.spark.launch.session import session
+from ottla.spark.launch.packaging import write_package
+from ottla.spark.launch.session import register, session
 
-__all__ = ["session"]
+__all__ = ["register", "session", "write_package"]

@@ -5,27 +5,26 @@ Options and columns are those of Spark's Kafka connector.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
 )
 
-from ottla.spark.options import parse_source_options
-from ottla.spark.source.readers import BatchReader, StreamReader
+from ottla.spark.errors import OptionError
+from ottla.spark.formats.projection import projected, source_schema
+from ottla.spark.options import SourceOptions, parse_source_options
+from ottla.spark.source.readers import BatchReader, FilteringReader, StreamReader
+from ottla.spark.unused_options import announce
+from ottla.spark.versions import HAS_ADMISSION_CONTROL, HAS_STREAM_ARROW_WRITER, refuse_missing
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-_COLUMNS = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
-    "timestamp TIMESTAMP, timestampType INT"
-)
-_HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
 class OttlaSource(DataSource):
@@ -33,15 +32,30 @@ class OttlaSource(DataSource):
     def name(cls) -> str:
         return "ottla"
 
-    def schema(self) -> str:
-        with_headers = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
-        return f"{_COLUMNS}, {_HEADERS}" if with_headers else _COLUMNS
+    def schema(self) -> StructType | str:
+        return source_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(parse_source_options(self.options, streaming=False))
+        options = self._source_options(schema, streaming=False)
+        if not options.push_filters:
+            return BatchReader(options)
+        if not hasattr(DataSourceReader, "pushFilters"):
+            raise OptionError("pushFilters needs Spark 4.1 or later")
+        return FilteringReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return StreamReader(parse_source_options(self.options, streaming=True))
+        options = self._source_options(schema, streaming=True)
+        refuse_missing(self.options)
+        if HAS_ADMISSION_CONTROL:
+            return StreamReader(options)
+        from ottla.spark.source.older_readers import OlderStreamReader
+
+        return OlderStreamReader(options)
+
+    def _source_options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
+        options = parse_source_options(self.options, streaming=streaming)
+        announce(options.unused, self.options)
+        return replace(options, projection=projected(self.options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from ottla.spark.sink.writers import batch_writer
@@ -50,7 +64,12 @@ class OttlaSource(DataSource):
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
-    ) -> DataSourceStreamArrowWriter:
+    ) -> DataSourceStreamWriter:
         from ottla.spark.sink.writers import stream_writer
 
-        return stream_writer(self.options, schema)
+        writer = stream_writer(self.options, schema)
+        if HAS_STREAM_ARROW_WRITER:
+            return writer
+        from ottla.spark.sink.row_writer import RowWriter
+
+        return RowWriter(writer, schema)

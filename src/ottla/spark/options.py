@@ -1,7 +1,8 @@
 """The options of `format("ottla")`: the names of Spark's Kafka connector, checked. Pure.
 
 Names are case-insensitive, as everywhere in Spark. Options of the official connector that have no
-meaning here are accepted, so that one word switches between the two; unknown ones are an error.
+meaning here are accepted and named in a warning, so that one word switches between the two; unknown
+ones are an error.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from ottla.config.definitions import ConfigError, nearest_name
 from ottla.security.sasl.exchange import Credentials
 from ottla.security.tls.settings import TlsSettings
 from ottla.spark.errors import OptionError
+from ottla.spark.formats.projection import VALUE_OPTIONS, Projection
 from ottla.spark.java_pattern import PatternError, translate
+from ottla.spark.unused_options import NOTHING_UNUSED, PREFIX, Unused, find_unused
 from ottla.wire.compression import CODEC_NAMES
 
 SUBSCRIPTIONS = ("assign", "subscribe", "subscribePattern")
@@ -26,6 +29,9 @@ EARLIEST, LATEST = -2, -1
 DEFAULT_FETCH_BYTES = 4 * 1024 * 1024
 DEFAULT_REQUEST_TIMEOUT_MS = 60_000
 DEFAULT_TRANSACTION_TIMEOUT_MS = 300_000
+# What CreateTopics can say.
+_MAX_PARTITIONS = (1 << 31) - 1
+_MAX_REPLICAS = (1 << 15) - 1
 _DEFAULT_TRIGGER_DELAY_MS = 15 * 60 * 1000
 
 _SOURCE_NAMES = (
@@ -39,44 +45,66 @@ _SOURCE_NAMES = (
     "startingOffsetsByTimestampStrategy",
     "failOnDataLoss",
     "minPartitions",
+    "minRecordsPerPartition",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "includeHeaders",
     "onTopicRecreated",
+    "columns",
+    "pushFilters",
+    *VALUE_OPTIONS,
 )
 _SINK_NAMES = (
     "topic",
     "includeHeaders",
     "deliveryGuarantee",
     "useTimestampColumn",
+    "topicPartitions",
+    "topicReplicationFactor",
     "txnAppId",
     "txnVersion",
 )
-# Known to the official connector or put there by Spark itself; without a meaning here.
-_PASSED_OVER = (
+# Options of the official connector without a meaning here.
+_CONNECTORS = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "groupIdPrefix",
+)
+# The official connector warns of the first three in a batch too.
+_OF_STREAMS = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "onTopicRecreated",
+)
+# Put there by Spark itself.
+_SPARKS = (
     "path",
     "paths",
     "checkpointLocation",
     "queryName",
     "numPartitions",
 )
-# The official connector refuses these too: it sets them itself.
-_REFUSED = (
-    "auto.offset.reset",
-    "key.deserializer",
-    "value.deserializer",
-    "key.serializer",
-    "value.serializer",
-    "enable.auto.commit",
-    "interceptor.classes",
-)
-_PREFIX = "kafka."
+# What the official connector refuses (KafkaSourceProvider), and what to do instead.
+_BYTES = "keys and values are bytes: use DataFrame operations"
+_INTERCEPTORS = "interceptors may change records, and are Java's"
+_REFUSED_BY_SOURCE = {
+    "auto.offset.reset": "startingOffsets says where a query begins",
+    "key.deserializer": _BYTES,
+    "value.deserializer": _BYTES,
+    "enable.auto.commit": "offsets are in the query's checkpoint",
+    "interceptor.classes": _INTERCEPTORS,
+}
+_REFUSED_BY_SINK = {
+    "key.serializer": _BYTES,
+    "value.serializer": _BYTES,
+    # Its producer would fail with this one: nobody begins the transaction.
+    "transactional.id": "deliveryGuarantee=exactly_once names the transactions",
+    "interceptor.classes": _INTERCEPTORS,
+}
 _DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d|)\s*", re.IGNORECASE)
 _UNIT_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -125,6 +153,7 @@ class SourceOptions:
     ending: Bound
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
+    min_records_per_partition: int | None = None
     max_records_per_partition: int | None = None
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -134,6 +163,10 @@ class SourceOptions:
     read_committed: bool = False
     fetch_bytes: int = DEFAULT_FETCH_BYTES
     check_crcs: bool = True
+    unused: Unused = NOTHING_UNUSED
+    # None: those of the official connector, the value as it is.
+    projection: Projection | None = None
+    push_filters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,24 +179,53 @@ class SinkOptions:
     compression: int = 0
     batch_bytes: int | None = None
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
+    # A topic that is not there is made with these; None leaves it to the brokers.
+    topic_partitions: int | None = None
+    topic_replication_factor: int = -1
     # Names a batch write (of foreachBatch) so that it counts once, however often it is run.
     txn_app_id: str | None = None
     txn_version: int = 0
+    unused: Unused = NOTHING_UNUSED
+
+
+class _ReadSettings(dict[str, str]):
+    """Properties that keep count of the names they were asked for."""
+
+    def __init__(self, properties: Mapping[str, str], read: set[str]) -> None:
+        super().__init__(properties)
+        self._read = read
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._read.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name: str) -> str:
+        self._read.add(name)
+        return super().__getitem__(name)
 
 
 class _Options:
     """Typed access with errors that name the option as the documentation writes it."""
 
-    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        known: tuple[str, ...],
+        refused: Mapping[str, str],
+    ) -> None:
         self._values = {name.lower(): str(value) for name, value in options.items()}
-        names = {name.lower(): name for name in (*known, *_PASSED_OVER)}
+        self._refused = refused
+        self._read: set[str] = set()
+        names = {name.lower(): name for name in (*known, *_CONNECTORS, *_SPARKS)}
         for name in self._values:
-            if name not in names and not name.startswith(_PREFIX):
+            if name not in names and not name.startswith(PREFIX):
                 nearest = nearest_name(name, names)
                 hint = f"; did you mean {names[nearest]}?" if nearest else ""
                 raise OptionError(f"unknown option {name} of format ottla{hint}")
 
     def text(self, name: str) -> str | None:
+        if name.startswith(PREFIX):
+            self._read.add(name.removeprefix(PREFIX))
         return self._values.get(name.lower())
 
     def flag(self, name: str, default: bool) -> bool:
@@ -187,10 +249,15 @@ class _Options:
         return value
 
     def kafka(self, name: str) -> str | None:
-        return self._values.get(_PREFIX + name)
+        self._read.add(name)
+        return self._values.get(PREFIX + name)
+
+    def unused(self, of_no_use: tuple[str, ...]) -> Unused:
+        """To be asked for last: what was not read by then is not used."""
+        return find_unused(self._values, self._read, (*_CONNECTORS, *of_no_use))
 
     def kafka_number(self, name: str, default: int) -> int:
-        found = self.number(_PREFIX + name, at_least=1)
+        found = self.number(PREFIX + name, at_least=1)
         return default if found is None else found
 
     def kafka_choice(self, name: str, choices: Mapping[str, int], default: int) -> int:
@@ -205,14 +272,15 @@ class _Options:
         servers = self.kafka("bootstrap.servers")
         if not servers:
             raise OptionError("the option kafka.bootstrap.servers is missing")
-        for name in _REFUSED:
+        for name, why in self._refused.items():
             if self.kafka(name) is not None:
-                raise OptionError(f"kafka.{name} cannot be set: the data source decides it")
-        properties = {
-            name.removeprefix(_PREFIX): value
+                raise OptionError(f"kafka.{name} cannot be set: {why}")
+        given = {
+            name.removeprefix(PREFIX): value
             for name, value in self._values.items()
-            if name.startswith(_PREFIX)
+            if name.startswith(PREFIX)
         }
+        properties = _ReadSettings(given, self._read)
         try:
             parse_bootstrap(servers)
             admin = AdminConfig.from_properties(properties)
@@ -222,14 +290,18 @@ class _Options:
             servers,
             properties.get("client.id") or "ottla-spark",
             admin.credentials,
-            self.kafka_number("request.timeout.ms", DEFAULT_REQUEST_TIMEOUT_MS),
+            # The first bounds a whole call of a Kafka client, as the time-out does here.
+            self.kafka_number(
+                "default.api.timeout.ms",
+                self.kafka_number("request.timeout.ms", DEFAULT_REQUEST_TIMEOUT_MS),
+            ),
             admin.tls,
         )
 
 
 def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Raises OptionError; knows nothing about the cluster yet."""
-    options = _Options(values, _SOURCE_NAMES)
+    options = _Options(values, _SOURCE_NAMES, _REFUSED_BY_SOURCE)
     recreated = (options.text("onTopicRecreated") or "fail").lower()
     if recreated not in ("fail", "restart"):
         raise OptionError(f"onTopicRecreated must be fail or restart, not {recreated!r}")
@@ -237,12 +309,21 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
     ending = _bound(options, "ending", LATEST)
     if not streaming and starting.word == LATEST:
         raise OptionError("startingOffsets cannot be latest in a batch query: nothing is after it")
+    if not streaming and not starting.by_timestamp:
+        _refuse_latest(starting)
     if streaming and any(name.lower().startswith("ending") for name in values):
         raise OptionError("a streaming query has no end: endingOffsets is for batch queries")
+    push_filters = options.flag("pushFilters", False)
+    if streaming and push_filters:
+        raise OptionError("pushFilters is for batch queries: Spark offers streams no filters")
     minimum = options.number("minOffsetsPerTrigger", at_least=1)
     maximum = options.number("maxOffsetsPerTrigger", at_least=1)
     if minimum and maximum and minimum > maximum:
         raise OptionError("minOffsetsPerTrigger cannot be larger than maxOffsetsPerTrigger")
+    fewest = options.number("minRecordsPerPartition", at_least=1)
+    most = options.number("maxRecordsPerPartition", at_least=1)
+    if fewest and most and fewest > most:
+        raise OptionError("minRecordsPerPartition cannot be larger than maxRecordsPerPartition")
     return SourceOptions(
         connect=options.connect(),
         subscription=_subscription(options),
@@ -250,7 +331,8 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         ending=ending,
         fail_on_data_loss=options.flag("failOnDataLoss", True),
         min_partitions=options.number("minPartitions", at_least=1),
-        max_records_per_partition=options.number("maxRecordsPerPartition", at_least=1),
+        min_records_per_partition=fewest,
+        max_records_per_partition=most,
         max_offsets=maximum,
         min_offsets=minimum,
         max_trigger_delay_ms=_duration_ms(options, "maxTriggerDelay", _DEFAULT_TRIGGER_DELAY_MS),
@@ -261,11 +343,13 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         ),
         fetch_bytes=options.kafka_number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
         check_crcs=(options.kafka("check.crcs") or "true").lower() != "false",
+        unused=options.unused(() if streaming else _OF_STREAMS),
+        push_filters=push_filters,
     )
 
 
 def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    options = _Options(values, _SINK_NAMES)
+    options = _Options(values, _SINK_NAMES, _REFUSED_BY_SINK)
     guarantee = (
         options.text("deliveryGuarantee") or ("exactly_once" if streaming else "at_least_once")
     ).lower()
@@ -277,6 +361,10 @@ def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOpt
     if guarantee == "exactly_once" and acks != -1:
         raise OptionError("kafka.acks must be all with deliveryGuarantee=exactly_once")
     size = options.number("kafka.batch.size", at_least=1)
+    partitions, replicas = _new_topic(options)
+    topic = options.text("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError("topic is empty")
     app_id, version = options.text("txnAppId"), options.number("txnVersion", at_least=0)
     if (app_id is None) != (version is None):
         raise OptionError("txnAppId and txnVersion go together")
@@ -284,7 +372,9 @@ def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOpt
         raise OptionError("txnAppId is for batch writes: a streaming query has its own id")
     return SinkOptions(
         connect=options.connect(),
-        topic=options.text("topic"),
+        topic=None if topic is None else topic.strip(),
+        topic_partitions=partitions,
+        topic_replication_factor=replicas,
         exactly_once=guarantee == "exactly_once" or app_id is not None,
         txn_app_id=app_id,
         txn_version=version or 0,
@@ -297,7 +387,21 @@ def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOpt
         transaction_timeout_ms=options.kafka_number(
             "transaction.timeout.ms", DEFAULT_TRANSACTION_TIMEOUT_MS
         ),
+        unused=options.unused(()),
     )
+
+
+def _new_topic(options: _Options) -> tuple[int | None, int]:
+    """Partitions and replicas of a topic that the sink makes; -1 is the brokers' default."""
+    partitions = options.number("topicPartitions", at_least=1)
+    replicas = options.number("topicReplicationFactor", at_least=1)
+    if replicas is not None and partitions is None:
+        raise OptionError("topicReplicationFactor goes with topicPartitions")
+    if partitions is not None and partitions > _MAX_PARTITIONS:
+        raise OptionError(f"topicPartitions must be at most {_MAX_PARTITIONS}, not {partitions}")
+    if replicas is not None and replicas > _MAX_REPLICAS:
+        raise OptionError(f"topicReplicationFactor must be at most {_MAX_REPLICAS}, not {replicas}")
+    return partitions, -1 if replicas is None else replicas
 
 
 def _subscription(options: _Options) -> Subscription:
@@ -327,6 +431,16 @@ def _subscription(options: _Options) -> Subscription:
     if not any(indexes for _, indexes in partitions):
         raise OptionError("assign names no partition")
     return Subscription(kind, partitions=tuple(partitions))
+
+
+def _refuse_latest(starting: Bound) -> None:
+    for topic, numbers in starting.given.items():
+        for partition, number in numbers.items():
+            if number == LATEST:
+                raise OptionError(
+                    f"startingOffsets of {topic}-{partition} cannot be -1 (latest) in a batch "
+                    "query: nothing is after it"
+                )
 
 
 def _bound(options: _Options, side: str, default: int) -> Bound:

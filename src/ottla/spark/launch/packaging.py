@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 PACKAGES = ("ottla", "pyspark_ottla")
-_NAME = "ottla.zip"
+PACKAGE_NAME = "ottla.zip"
 _PATH_SETTING = "spark.executorEnv.PYTHONPATH"
 # Every build gives the same bytes, so that Spark takes a second copy for the first.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -30,7 +30,9 @@ def package_files() -> Iterator[tuple[str, Path]]:
                 yield str(Path(package) / file.relative_to(home)), file
 
 
-def write_package(path: Path) -> Path:
+def write_package(path: Path | str = PACKAGE_NAME) -> Path:
+    """For `spark-submit --py-files`, and for what this package sends by itself."""
+    path = Path(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, file in package_files():
             info = zipfile.ZipInfo(name, _EPOCH)
@@ -39,15 +41,25 @@ def write_package(path: Path) -> Path:
     return path
 
 
+def own_archive() -> Path | None:
+    """The file that this package was imported from, where it was one."""
+    spec = importlib.util.find_spec(PACKAGES[0])
+    if spec is None or spec.origin is None:
+        return None
+    archive = Path(spec.origin).parent.parent
+    return archive if archive.is_file() else None
+
+
 def shipping_settings(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Settings of a session with which executors get the package.
 
     Files are put where an executor runs, and its Python workers run there too, so that the bare
-    name on their path is enough. `addPyFile` would not do: workers of a data source do not get it.
+    name on their path is enough. `addPyFile` would not do: workers of a data source that Spark
+    found by itself do not get it.
     """
-    package = write_package(folder / _NAME)
+    package = write_package(folder / PACKAGE_NAME)
     files = [conf.get("spark.files", ""), str(package)]
-    paths = [_NAME, conf.get(_PATH_SETTING, "")]
+    paths = [PACKAGE_NAME, conf.get(_PATH_SETTING, "")]
     return {
         "spark.files": ",".join(filter(None, files)),
         _PATH_SETTING: ":".join(filter(None, paths)),

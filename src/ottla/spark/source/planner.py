@@ -12,6 +12,7 @@ from ottla.spark.errors import SourceError, TopicMissing
 from ottla.spark.kafka import KafkaClient, TopicNow
 from ottla.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from ottla.spark.source import offsets as o
+from ottla.spark.source.filters import Pruning, narrowed
 from ottla.spark.source.losses import accept
 from ottla.types import TopicPartition
 
@@ -37,8 +38,8 @@ class Planner:
         self._client = client
         self._options = options
 
-    def batch(self) -> list[o.OffsetRange]:
-        """The ranges of a batch query."""
+    def batch(self, pruning: Pruning | None = None) -> list[o.OffsetRange]:
+        """The ranges of a batch query; with filters, of what can pass them."""
         now = self.observe()
         partitions = list(now.latest)
         earliest = self._client.earliest(partitions)
@@ -53,7 +54,17 @@ class Planner:
                     f"{partition} would be read backwards, from {start[partition]} to "
                     f"{end[partition]}"
                 )
+        if pruning is not None:
+            start, end = narrowed(pruning, start, end, self._since(pruning, end))
         return self._plan(now.topics, start, end)
+
+    def _since(
+        self, pruning: Pruning, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        if pruning.since_ms is None:
+            return {}
+        covered = [p for p in partitions if pruning.covers(p)]
+        return self._client.list_offsets(dict.fromkeys(covered, pruning.since_ms))
 
     def initial(self) -> o.Offsets:
         """Where a new streaming query begins."""

@@ -15,6 +15,7 @@ from ottla.spark.source.losses import accept
 from ottla.spark.source.offsets import Loss
 from ottla.spark.source.range_fetcher import Fetched, RangeFetcher, corrupt
 from ottla.spark.source.read_ahead import NothingCame, ReadAhead
+from ottla.spark.source.shape import Shape
 from ottla.wire import columnar
 from ottla.wire.primitives import WireError
 
@@ -35,6 +36,7 @@ class RangeReader:
         self._task = task
         self._options = options
         self._fetcher = RangeFetcher(client, task, options)
+        self._shape = Shape(options, str(task.topic_partition))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         ahead: ReadAhead[Fetched] = ReadAhead(self._client.thread, ANSWERS_AHEAD)
@@ -64,13 +66,14 @@ class RangeReader:
 
     def _decode(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         try:
-            yield from columnar.decode(
+            rows = columnar.decode(
                 fetched.batches,
                 topic=self._task.topic,
                 partition=self._task.partition,
                 start=fetched.start,
                 end=self._task.end,
-                include_headers=self._options.include_headers,
+                columns=self._shape.needed,
             )
+            yield from self._shape.shaped(rows)
         except WireError as error:
             raise corrupt(self._task, fetched.start, error) from error

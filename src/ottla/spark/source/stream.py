@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.spark.errors import SourceError
-from ottla.spark.kafka import KafkaClient
+from ottla.spark.kafka import KafkaClient, TopicNow
 from ottla.spark.options import SourceOptions
 from ottla.spark.source import offsets as o
 from ottla.spark.source.planner import IDLE_REQUESTS_PER_S, METADATA_MAX_AGE_S, Observation, Planner
@@ -28,6 +28,7 @@ class StreamPlanner:
         self._next_look_s = float("-inf")
         self._target: Observation | None = None
         self._last_batch_s = self._client.now_s()
+        self._told: dict[str, Any] | None = None
 
     def close(self) -> None:
         self._client.close()
@@ -62,6 +63,29 @@ class StreamPlanner:
         if end == start:
             self._next_look_s = begun_s + (self._client.requests - sent) / IDLE_REQUESTS_PER_S
         return end
+
+    def newest(self) -> dict[str, Any]:
+        """As `latest`, for a Spark that does not say where the last micro-batch ended."""
+        if self._told is None:
+            self._seen, self._seen_s = self._planner.observe(), self._client.now_s()
+            self._told = o.to_json(o.assemble(self._seen.topics, self._seen.latest))
+        else:
+            self._told = self.latest(self._told, None, None)
+        return self._told
+
+    def resume(self, offsets: dict[str, Any]) -> None:
+        """Where the query was before it was started again."""
+        self._told = offsets
+
+    def check_continues(self, start: dict[str, Any], end: dict[str, Any]) -> None:
+        """What `latest` sees between two micro-batches, for such a Spark: is the end of the same
+        topics as the start, and not before it?"""
+        begun, ended = o.from_json(start), o.from_json(end)
+        topics = {
+            topic: TopicNow(entry.topic_id, frozenset(entry.partitions))
+            for topic, entry in ended.items()
+        }
+        self._planner.report(o.losses_since(begun, topics, dict(o.iter_partitions(ended))))
 
     def _look(
         self, start: dict[str, Any], max_rows: int | None, min_rows: int | None

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import ottla.spark
+from ottla.spark import register
 from ottla.spark import session as start_session
 from ottla.spark.launch import session as session_module
 from ottla.spark.launch.session import SparkMissing, missing_reason
@@ -92,6 +93,59 @@ def test_executors_of_a_cluster_are_sent_the_package(no_jvm):
     )
 
 
+def test_spark_connect_in_this_process(no_jvm):
+    settings = start_session(remote="local[2]")
+    assert settings["spark.remote"] == "local[2]"
+    assert "spark.master" not in settings, "Spark refuses the two together"
+    assert settings["spark.driver.host"] == "127.0.0.1"
+    assert os.environ["PYSPARK_PYTHON"] == WORKER_PYTHON
+
+
+class RemoteSession:
+    """Stands for a session of either kind, and keeps what it is sent."""
+
+    def __init__(self, module):
+        type(self).__module__ = module
+        self.sent = []
+        self.dataSource = SimpleNamespace(register=lambda source: self.sent.append(source.name()))
+        self.sparkContext = SimpleNamespace(
+            addPyFile=lambda path: self.send("addPyFile", path),
+            environment={"PYTHONPATH": "/mine"},
+        )
+
+    def addArtifacts(self, path, *, pyfile):
+        assert pyfile
+        self.send("addArtifacts", path)
+
+    def send(self, how, path):
+        self.sent.append((how, "ottla/spark/data_source.py" in zipfile.ZipFile(path).namelist()))
+
+
+@pytest.mark.parametrize(
+    ("module", "how"),
+    [("pyspark.sql.connect.session", "addArtifacts"), ("pyspark.sql.session", "addPyFile")],
+)
+def test_workers_without_the_package_are_sent_it(module, how):
+    spark = RemoteSession(module)
+    register(spark)
+    assert spark.sent == [(how, True), "ottla"]
+    paths = spark.sparkContext.environment["PYTHONPATH"].split(":")
+    assert paths[-1] == "/mine" and (len(paths) == 2) == (how == "addPyFile")
+    spark.sent.clear()
+    register(spark, send=False)
+    assert spark.sent == ["ottla"]
+
+
+def test_a_server_of_spark_connect_has_its_own_settings(no_jvm, monkeypatch):
+    """No Java is looked for here, and nothing is set that only a server could use."""
+    told = []
+    monkeypatch.setattr(session_module, "java", lambda: pytest.fail("there is one at the server"))
+    monkeypatch.setattr(session_module, "register", told.append)
+    settings = start_session("app", remote="sc://host:15002", conf={"spark.sql.x": "1"})
+    assert settings == {"name": "app", "spark.remote": "sc://host:15002", "spark.sql.x": "1"}
+    assert told == [settings]
+
+
 def test_the_connector_only_when_asked_for(no_jvm, monkeypatch):
     monkeypatch.setattr(session_module, "connector_settings", lambda: {"spark.jars": "a.jar"})
     assert start_session(kafka_connector=True)["spark.jars"] == "a.jar"
@@ -108,3 +162,10 @@ def test_no_module_stands_in_the_way_of_the_function_that_users_import():
     for module in pkgutil.walk_packages(ottla.spark.__path__, "ottla.spark."):
         importlib.import_module(module.name)
     assert ottla.spark.session is session_module.session
+
+
+def test_workers_on_this_machine_talk_over_unix_sockets_unless_told_not_to(no_jvm, monkeypatch):
+    enabled = "spark.python.unix.domain.socket.enabled"
+    monkeypatch.setattr(session_module, "socket_settings", lambda: {enabled: "true"})
+    assert start_session()[enabled] == "true"
+    assert start_session(conf={enabled: "false"})[enabled] == "false"
