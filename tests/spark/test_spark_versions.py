@@ -18,7 +18,12 @@ from tests.support.judges import need
 from tests.support.spark import environments, smoke
 from tests.support.spark.topics import Topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(7200)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.usefixtures("campaign"),
+    pytest.mark.timeout(7200),
+]
 
 SMOKE_TIMEOUT_S = 900
 # Newest of each line that there was when this was run last, with the Pythons between them.
