@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
+NATIVE := $(VENV)/.native
 # Jars, kits and suites of the peers live outside the checkout and are reused.
 export OTTLA_CACHE ?= $(HOME)/.cache/ottla
 
@@ -30,18 +31,27 @@ $(STAMP): pyproject.toml requirements.lock | $(filter $(OTTLA_CACHE)/%,$(UV))
 	$(BIN)/python -m compileall -q src
 	@touch $@
 
+# Optional (docs/adr/0040-native.md): without cargo, or where the build fails, a line says so and
+# everything goes on in pure Python. uv keeps the wheel, so a new .venv gets it at once.
+$(NATIVE): $(STAMP) tools/build_native.py native/pyproject.toml native/Cargo.toml native/Cargo.lock $(wildcard native/src/*.rs)
+	@$(BIN)/python tools/build_native.py $(UV) $(BIN)/python $@
+
 # After a change of pyproject.toml's dependencies.
 lock: | $(filter $(OTTLA_CACHE)/%,$(UV))
 	$(UV) pip compile --quiet pyproject.toml --all-extras --group dev --universal --generate-hashes \
-		--no-annotate --no-header --output-file requirements.lock
+		--no-annotate --no-header --no-emit-package ottla-native --output-file requirements.lock
 
-setup: $(STAMP)
+setup: $(STAMP) $(NATIVE)
 
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@if cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1; then \
+		cargo fmt --manifest-path native/Cargo.toml --check && \
+		cargo clippy --quiet --locked --manifest-path native/Cargo.toml -- --deny warnings; \
+	else echo "native/ is not checked: cargo, rustfmt or clippy is missing"; fi
 
 # Two test files at a time: most of them wait for other processes more than they compute.
 test: setup peers
@@ -67,6 +77,6 @@ campaign: setup peers
 
 # Everything that make setup made in the checkout.
 clean:
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) native/target dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 .PHONY: help lock wheel clean setup check test unit peers demo campaign

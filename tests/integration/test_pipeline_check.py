@@ -7,6 +7,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.cli.main import run
+from ottla.pipelines.checkpoints.keeper import Keeper
+from ottla.pipelines.checks import clusters
+from ottla.pipelines.spec_reader import parse_pipeline
 from ottla.testing.cluster import Cluster, free_ports
 
 
@@ -59,7 +62,7 @@ WRONG = """
   - transform: {from: new, to: newest, function: 'gone.py:f'}
   - restore: {path: nowhere, topic: there, name: back}
   - transform: {from: newest, to: last, sql: select 1}
-  - transform: {from: last, to: newest, sql: select 1}
+  - transform: {name: round, from: last, to: newest, sql: select 1}
 """
 
 
@@ -81,8 +84,7 @@ def test_everything_that_is_wrong_is_a_line_of_its_own(check, servers, arguments
         "name: retention.mss",
         f"Error: p.yaml: job transform-there: there is no topic absent on {servers}, and no job "
         "makes it",
-        "Error: p.yaml: job transform-last: feeds itself (with transform-newest-2): newest -> last "
-        "-> newest",
+        "Error: p.yaml: job transform-last: feeds itself (with round): newest -> last -> newest",
     ]
 
 
@@ -123,3 +125,22 @@ def test_topics_that_a_mirror_makes_may_be_read(check, servers):
   - archive: {{from: copy.there, path: x}}
 """
     assert check(jobs)[2] == []
+
+
+def test_a_checkpoint_of_another_job_is_told_without_spark(check, servers, tmp_path):
+    """On this very cluster, which is known by its id."""
+    job = "  - archive: {name: a, from: there, path: old}\n"
+    text = f"bootstrap_servers: {servers}\njobs:\n{job}"
+    pipeline = parse_pipeline(text, folder=tmp_path)
+    Keeper(pipeline, None, clusters.ids(pipeline)).take()
+    (tmp_path / "checkpoints" / "a" / "metadata").write_text('{"id": "q"}')
+    assert check(job) == (0, ["a: there -> -"], [])
+    for arguments in (("check", "--no-spark"), ("run",)):
+        code, _, errors = check(job.replace("old", "new"), *arguments)
+        assert code == 1 and errors == [
+            "Error: p.yaml: job a: its checkpoint is that of another job: path was 'old' and is "
+            "'new'. --adopt a goes on from where the checkpoint is, as the job is now; --reset a "
+            "begins anew, and what was written before stays"
+        ]
+    elsewhere = Keeper(pipeline, None, {servers: "another"})
+    assert "cluster was" in elsewhere.wrong()[0].words

@@ -14,6 +14,7 @@ import os
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,10 @@ from tests.support.judges import need
 from tests.support.spark.kill_round import (
     BROKERS,
     KILLS,
+    KILLS_AND_CHECKPOINT,
     RECORDS,
     RECORDS_PER_SECOND,
+    SLOW,
     Round,
     Verdict,
     run_round,
@@ -41,8 +44,8 @@ def needs_spark() -> None:
     need(missing_reason())
 
 
-def judged_round(seed: int, folder: Path) -> Round:
-    done = run_round(seed, folder)
+def judged_round(seed: int, folder: Path, **differences: Any) -> Round:
+    done = run_round(seed, folder, **differences)
     assert done.topic.is_exactly_once, f"seed {seed}, topic: {done.topic}, see {folder}"
     assert done.archive.is_exactly_once, f"seed {seed}, archive: {done.archive}, see {folder}"
     shutil.rmtree(folder)
@@ -62,6 +65,26 @@ def test_every_record_is_there_once_after_kills(seed: int, tmp_path: Path) -> No
     done = judged_round(int(os.environ.get("OTTLA_SEED", seed)), tmp_path / "round")
     assert len(done.kills) == len(KILLS)
     assert done.lost_tasks + done.failed_queries > 0
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+def test_an_older_checkpoint_is_refused_and_the_newest_goes_on(
+    campaign: None, tmp_path: Path
+) -> None:
+    """Between kills the checkpoint of an earlier moment is put back, and then the newest."""
+    seed = int(os.environ.get("OTTLA_SEED") or random.SystemRandom().randrange(1_000_000))
+    done = judged_round(seed, tmp_path / "round", kills=KILLS_AND_CHECKPOINT)
+    assert len(done.kills) == len(KILLS_AND_CHECKPOINT)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+def test_tasks_longer_than_a_transaction_under_kills(campaign: None, tmp_path: Path) -> None:
+    """The stream takes 20 ms over a row, the brokers abort what is open for three seconds."""
+    seed = int(os.environ.get("OTTLA_SEED") or random.SystemRandom().randrange(1_000_000))
+    done = judged_round(seed, tmp_path / "round", load=SLOW)
+    assert len(done.kills) == len(KILLS)
 
 
 @pytest.mark.campaign

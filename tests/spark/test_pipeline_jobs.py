@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from ottla.pipelines import Archive, Pipeline, Source, parse_pipeline, run_pipeline
-from ottla.pipelines.context import JobContext
+from ottla.pipelines import Archive, Source, parse_pipeline, run_pipeline
 from ottla.pipelines.jobs.archive import ArchiveWriter, with_time_columns
 from ottla.pipelines.jobs.audit import incidents, parse_events
 from ottla.pipelines.mirror_groups import OFFSET_HEADER
@@ -81,7 +80,8 @@ def test_an_archive_is_restored_record_for_record(spark, ottla_processes, writte
           - archive: {{from: jobs.written, path: archive, max_records_per_batch: 250}}
     """
     run(spark, archive, tmp_path)
-    days = {f"date={datetime.fromtimestamp(FIRST_MS / 1000 + n):%Y-%m-%d}" for n in range(600)}
+    moments = [datetime.fromtimestamp(FIRST_MS / 1000 + n, UTC) for n in range(600)]
+    days = {f"date={moment:%Y-%m-%d}" for moment in moments}
     assert {path.name for path in (tmp_path / "archive").glob("date=*")} == days
     restore = f"""
         bootstrap_servers: {servers}
@@ -102,8 +102,13 @@ def test_an_archive_is_restored_record_for_record(spark, ottla_processes, writte
 def test_a_batch_that_runs_again_is_archived_once(spark, tmp_path):
     """As after a kill between the last file and Spark's commit, and in the midst of compaction."""
     job = Archive(name="a", from_=(Source("t", "t"),), path=str(tmp_path / "a"), compact_files=4)
-    context = JobContext(spark, Pipeline(jobs=(job,)))
-    spark.sparkContext.setLocalProperty("sql.streaming.queryId", str(uuid.uuid4()))
+    checkpoint = tmp_path / "c"
+    (checkpoint / "commits").mkdir(parents=True)
+    (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+
+    def write(writer, rows, number):
+        writer.write(with_time_columns(rows, "date", "UTC"), number)
+        (checkpoint / "commits" / str(number)).write_text("v1\n{}")
 
     def batch(number):
         rows = spark.range(number * 10, number * 10 + 10, numPartitions=number % 2 + 1)
@@ -119,28 +124,25 @@ def test_a_batch_that_runs_again_is_archived_once(spark, tmp_path):
         stored = spark.read.parquet(job.path)
         return sorted(row["offset"] for row in stored.select("offset").collect())
 
-    try:
-        writer = ArchiveWriter(context, job)
-        writer.write(with_time_columns(batch(0), "date"), 0)
-        writer.write(with_time_columns(batch(1).coalesce(1), "date"), 1)
-        writer = ArchiveWriter(context, job)
-        writer.write(with_time_columns(batch(1).repartition(3), "date"), 1)
-        assert offsets() == list(range(20))
-        kept = {file: file.read_bytes() for file in (tmp_path / "a").rglob("b-*.parquet")}
-        for number in range(2, 6):
-            writer.write(with_time_columns(batch(number), "date"), number)
-        (joined,) = (tmp_path / "a").rglob("c-*.parquet")
-        assert offsets() == list(range(60))
-        for file, content_before in kept.items():
-            file.write_bytes(content_before)  # the compaction was cut short
-        assert joined.exists() and offsets() != list(range(60))
-        writer = ArchiveWriter(context, job)
-        writer.write(with_time_columns(batch(5), "date"), 5)
-        assert offsets() == list(range(60))
-        writer.finish()
-        assert offsets() == list(range(60))
-    finally:
-        spark.sparkContext.setLocalProperty("sql.streaming.queryId", None)
+    writer = ArchiveWriter(job, str(checkpoint))
+    write(writer, batch(0), 0)
+    write(writer, batch(1).coalesce(1), 1)
+    writer = ArchiveWriter(job, str(checkpoint))
+    write(writer, batch(1).repartition(3), 1)
+    assert offsets() == list(range(20))
+    kept = {file: file.read_bytes() for file in (tmp_path / "a").rglob("b-*.parquet")}
+    for number in range(2, 6):
+        write(writer, batch(number), number)
+    (joined,) = (tmp_path / "a").rglob("c-*.parquet")
+    assert offsets() == list(range(60))
+    for file, content_before in kept.items():
+        file.write_bytes(content_before)  # the compaction was cut short
+    assert joined.exists() and offsets() != list(range(60))
+    writer = ArchiveWriter(job, str(checkpoint))
+    write(writer, batch(5), 5)
+    assert offsets() == list(range(60))
+    writer.finish(spark)
+    assert offsets() == list(range(60))
 
 
 def test_a_batch_that_is_written_again_counts_once(spark, ottla_processes):

@@ -254,7 +254,9 @@ def test_a_stream_is_drained_when_it_is_asked_to_stop(spark, ottla_processes, tm
     assert sum(last.values()) == len(numbers)
 
 
-def test_a_job_that_fails_for_good_ends_the_pipeline_in_one_line(spark, ottla_processes, tmp_path):
+def test_a_job_that_fails_for_good_is_one_line_and_the_others_go_on(
+    spark, ottla_processes, tmp_path
+):
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.json").write_text('{"user": "u1"}\n{"user": \n')
@@ -265,15 +267,31 @@ def test_a_job_that_fails_for_good_ends_the_pipeline_in_one_line(spark, ottla_pr
         restart: {{attempts: 1, pause: 10 ms}}
         jobs:
           - ingest: {{format: json, path: in, schema: user string, topic: fails.users}}
-          - archive: {{from: fails.users, path: archive}}
+          - ingest: {{format: rate, topic: fails.numbers}}
+          - archive: {{from: [fails.users, fails.numbers], path: archive}}
         """,
         "fails.yaml",
         tmp_path,
     )
-    report = run_pipeline(pipeline, spark)
-    assert not report.is_sound
+    signal, said = StopSignal(), []
+
+    archived_when_told = []
+
+    def watch(streams):
+        archived = next(s for s in streams if s.job.kind == "archive").progress.rows_in
+        if said and not archived_when_told:
+            archived_when_told.append(archived)
+        if said and archived > archived_when_told[0] + 50:
+            signal.stop()
+
+    report = run_pipeline(
+        pipeline, spark, signal=signal, watch=watch, announce=said.append, limit_s=DEADLINE_S
+    )
+    assert signal.wanted.is_set() and not report.is_sound
     failed = report.job("ingest-fails.users")
     assert (failed.state, failed.restarts) == ("failed", 1)
+    (line,) = said
+    assert line.startswith("ingest-fails.users: failed for good; the other jobs go on: ")
     assert "a.json" in failed.error
     assert "\n" not in failed.error
     assert report.job("archive-fails.users").state == "stopped"

@@ -10,6 +10,7 @@ from ottla.cli import main as cli_main
 from ottla.spark.errors import DataLoss, OffsetError, SourceError, TopicRecreated
 from ottla.spark.kafka import KafkaClient
 from ottla.spark.source.range_reader import RangeReader
+from ottla.spark.source.readers import BatchReader
 from ottla.spark.source.stream import StreamPlanner
 from ottla.testing.cluster import Cluster, free_ports
 from tests.support.spark.topics import Topics, read_ranges
@@ -82,6 +83,17 @@ def test_more_tasks_than_partitions(topics):
     client = topics.client()
     assert sorted(read_ranges(client, ranges, options)["value"].to_pylist()) == HUNDRED
     client.close()
+
+
+def test_fewer_tasks_than_partitions(topics):
+    name = topics.create(partitions=4)
+    for index in range(4):
+        topics.fill(name, HUNDRED[25 * index :][:25], partition=index)
+    reader = BatchReader(topics.source(subscribe=name, minRecordsPerPartition="60"))
+    tasks = reader.partitions()
+    assert len(tasks) == 2
+    batches = [batch for task in tasks for batch in reader.read(task)]
+    assert sorted(value for batch in batches for value in batch["value"].to_pylist()) == HUNDRED
 
 
 def test_a_pattern_finds_topics(topics):
@@ -220,18 +232,80 @@ def test_a_topic_made_again_under_a_task(topics):
     client.close()
 
 
-def test_a_deleted_topic(topics, streams):
+def test_losses_inside_a_task_that_are_allowed(topics, monkeypatch):
+    monkeypatch.setattr("ottla.spark.kafka._FRESH_TOPIC_MS", 400)
+    name = topics.create()
+    topics.fill(name, HUNDRED, partition=0, **{"batch.size": 100})
+    few = {"subscribe": name, "kafka.max.partition.fetch.bytes": "100"}
+    client = topics.client()
+
+    def begun(**allowed):
+        """What is left of a task that has its first rows."""
+        options = topics.source(**few, **allowed)
+        batches = RangeReader(client, topics.ranges(options)[0], options).batches()
+        return next(batches).num_rows, batches
+
+    _, strict = begun()
+    read, lenient = begun(failOnDataLoss="false")
+    read_again, restarts = begun(onTopicRecreated="restart")
+    topics.delete(name)
+    assert read + sum(batch.num_rows for batch in lenient) < 100
+    topics.create(name=name)
+    topics.fill(name, HUNDRED, partition=0)
+    with pytest.raises(TopicRecreated, match="made again while it was being read"):
+        list(strict)
+    assert read_again + sum(batch.num_rows for batch in restarts) < 100
+    client.close()
+
+
+def test_a_deleted_topic(topics, streams, monkeypatch):
+    monkeypatch.setattr("ottla.spark.kafka._FRESH_TOPIC_MS", 400)
     name, other = topics.create(), topics.create()
     for topic in (name, other):
         topics.fill(topic, HUNDRED[:10], partition=0)
-    stream = streams(subscribe=f"{name},{other}", startingOffsets="earliest")
-    end = stream.latest(stream.initial(), None, None)
+    both = {"subscribe": f"{name},{other}"}
+    stream = streams(**both, startingOffsets="earliest")
+    start = stream.initial()
+    end = stream.latest(start, None, None)
     topics.delete(name)
     with pytest.raises(DataLoss, match=f"topic {name} was deleted while it was being read"):
         stream.latest(end, None, None)
         stream.latest(end, None, None)
-    lenient = streams(subscribe=f"{name},{other}", failOnDataLoss="false")
-    assert set(lenient.latest(end, None, None)) == {other}
+    with pytest.raises(DataLoss, match=f"topic {name} was deleted while it was being read"):
+        stream.ranges(start, end)
+    lenient = streams(**both, failOnDataLoss="false")
+    assert [r.topic for r in lenient.ranges(start, end)] == [other]
+    second = lenient.latest(end, None, None)
+    assert set(second) == {other}
+    # The query goes on, also one that is started again, and so does one that ends by itself.
+    assert lenient.ranges(end, second) == []
+    again = streams(**both, failOnDataLoss="false")
+    again.stop_at_present()
+    assert again.latest(second, None, None) == second
+    topics.fill(other, HUNDRED[10:15], partition=0)
+    third = lenient.latest(second, None, None)
+    assert [(r.topic, r.start, r.end) for r in lenient.ranges(second, third)] == [(other, 10, 15)]
+    # One that was never there is still a mistake.
+    with pytest.raises(SourceError, match=f"topic {name} does not exist"):
+        streams(**both, failOnDataLoss="false").initial()
+
+
+def test_the_last_topic_is_deleted_and_comes_back(topics, streams, monkeypatch):
+    monkeypatch.setattr("ottla.spark.kafka._FRESH_TOPIC_MS", 400)
+    name = topics.create()
+    topics.fill(name, HUNDRED[:10], partition=0)
+    stream = streams(subscribe=name, startingOffsets="earliest", failOnDataLoss="false")
+    end = stream.latest(stream.initial(), None, None)
+    topics.delete(name)
+    nothing = stream.latest(end, None, None)
+    assert nothing == {}
+    assert stream.latest(nothing, None, None) == {}
+    topics.create(name=name)
+    topics.fill(name, HUNDRED[:3], partition=0)
+    deadline = time.monotonic() + 60
+    while not (found := stream.latest(nothing, None, None)):
+        assert time.monotonic() < deadline
+    assert [(r.start, r.end) for r in stream.ranges(nothing, found)] == [(0, 3)]
 
 
 def test_leaders_that_move_in_the_middle_of_a_task(cluster):
@@ -250,6 +324,24 @@ def test_leaders_that_move_in_the_middle_of_a_task(cluster):
         cluster.start_broker(1)
         client.close()
     assert sorted(value for part in found for value in part) == values
+
+
+def test_a_connection_that_was_idle_for_too_long():
+    with Cluster(brokers=1, overrides={"connections.max.idle.ms": "300"}) as cluster:
+        topics = Topics(cluster.bootstrap_servers)
+        name = topics.create()
+        topics.fill(name, HUNDRED, partition=0, **{"batch.size": 100})
+        options = topics.source(subscribe=name, **{"kafka.max.partition.fetch.bytes": "100"})
+        client = topics.client()
+        (whole,) = topics.ranges(options)
+        batches = RangeReader(client, whole, options).batches()
+        found = next(batches).num_rows
+        deadline = time.monotonic() + 60
+        while not all(channel.closed for channel in client.cluster._channels.values()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert found + sum(batch.num_rows for batch in batches) == 100
+        client.close()
 
 
 def test_a_secured_cluster():

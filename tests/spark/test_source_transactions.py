@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from ottla.spark.errors import OffsetError
 from ottla.spark.source.offsets import OffsetRange
+from ottla.spark.source.stream import StreamPlanner
 from tests.support.spark.topics import WAIT_S, Topics, read_ranges
 
 # Well below the minute after which a task that gets nothing gives up.
@@ -82,10 +83,39 @@ def test_times_do_not_lead_into_an_open_transaction(topics):
     try:
         asked = {"subscribe": name, **COMMITTED}
         assert topics.values(**asked, endingTimestamp="13000") == values
-        with pytest.raises(OffsetError, match="has no record at or after timestamp 13000"):
-            topics.values(**asked, startingTimestamp="13000")
+        assert topics.values(**asked, startingTimestamp="13000") == [], "not yet"
+        by_partition = {"startingOffsetsByTimestamp": f'{{"{name}":{{"0":13000}}}}'}
+        assert topics.values(**asked, **by_partition) == []
+        with pytest.raises(OffsetError, match="has no record at or after timestamp 16000"):
+            topics.values(**asked, startingTimestamp="16000")
         later = {"startingTimestamp": "13000", "startingOffsetsByTimestampStrategy": "latest"}
         assert topics.values(**asked, **later) == []
         assert len(topics.values(subscribe=name, startingTimestamp="13000")) == 3, "uncommitted"
     finally:
         producer.abort_transaction(WAIT_S)
+
+
+def test_a_stream_starts_at_a_time_inside_an_open_transaction(topics):
+    """At its first record: what is committed later is read then, and nothing seems lost before."""
+    name = topics.create()
+    topics.fill(name, [b"old"] * 3, partition=0)  # timestamps 1000 to 3000
+    producer = transactional_producer(topics, name)
+    producer.begin_transaction()
+    for timestamp in (9_000, 10_000):
+        producer.produce(name, b"%d" % timestamp, partition=0, timestamp=timestamp)
+    assert producer.flush(WAIT_S) == 0
+    options = topics.source(True, subscribe=name, startingTimestamp="10000", **COMMITTED)
+    planner = StreamPlanner(options)
+    client = topics.client()
+    try:
+        start = planner.initial()
+        assert start[name]["partitions"] == {"0": 3}
+        assert planner.latest(start, None, None) == start
+        producer.commit_transaction(WAIT_S)
+        while (end := planner.latest(start, None, None)) == start:
+            pass
+        found = read_ranges(client, planner.ranges(start, end), options)
+        assert found["value"].to_pylist() == [b"9000", b"10000"]
+    finally:
+        planner.close()
+        client.close()

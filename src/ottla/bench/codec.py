@@ -16,6 +16,7 @@ from typing import Any
 from ottla.bench import validation
 from ottla.bench.table import Row, exit_code, print_rows
 from ottla.wire import messages as m
+from ottla.wire import native
 from ottla.wire.codec import Message
 
 # The goals. They are never edited to fit a result.
@@ -54,13 +55,24 @@ def run() -> list[Row]:
         _encoding("Fetch v12 response, 100 × 4 kB: encode", fetched, 12, 20),
         _decoding("Fetch v12 response, 100 × 4 kB: decode", fetched, 12, 20),
         *validation.rows(),
+        *_column_rows(),
     ]
 
 
 def main(output: str) -> int:
     rows = run()
-    print_rows(rows, output, title="Wire codec, peer: kio")
+    title = f"Wire codec, peer: kio; of records: pure Python. In force: {native.in_force()}"
+    print_rows(rows, output, title=title)
     return exit_code(rows)
+
+
+def _column_rows() -> list[Row]:
+    """Columns need the extra `spark`."""
+    if any(importlib.util.find_spec(name) is None for name in ("numpy", "pyarrow")):
+        return []
+    from ottla.bench import columns
+
+    return columns.rows()
 
 
 def _judged(row: Row, goal: str, least_ratio: float) -> Row:

@@ -16,6 +16,7 @@ import click
 
 from ottla.cli.hints import HintingGroup
 from ottla.cli.options import BOOTSTRAP_VARIABLE, print_json
+from ottla.pipelines.checkpoints.judge import Choices
 from ottla.pipelines.spec import JOB_KINDS, Pipeline
 from ottla.pipelines.spec_keys import (
     Kind,
@@ -26,6 +27,7 @@ from ottla.pipelines.spec_keys import (
     yaml_name,
 )
 from ottla.pipelines.spec_reader import job_from_values, load_pipeline, override
+from ottla.pipelines.spec_secrets import References
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +46,21 @@ def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to ask first."),
             click.option("--master", metavar="URL", help="Spark's master.  [default: local[*]]"),
             click.option("--checkpoints", type=click.Path(), help="Folder of the checkpoints."),
-            click.option("--metrics", type=int, metavar="PORT", help="Serve Prometheus metrics."),
+            click.option(
+                "--metrics", metavar="[HOST:]PORT", help="Serve Prometheus metrics there."
+            ),
+            click.option(
+                "--reset", multiple=True, metavar="JOB", help="This job begins anew: no checkpoint."
+            ),
+            click.option(
+                "--adopt",
+                multiple=True,
+                metavar="JOB",
+                help="This job, though changed, goes on with the checkpoint that is there.",
+            ),
+            click.option(
+                "--fail-fast", is_flag=True, help="One job that fails for good ends the others."
+            ),
             click.option("--for", "limit", metavar="DURATION", help="Stop after '90 seconds', …"),
             click.option(
                 "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
@@ -63,20 +79,16 @@ def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.pass_context
 def run_file(
     ctx: click.Context,
+    /,
     file: Path,
     topic_format: str | None,
     trigger: str | None,
-    bootstrap_server: str | None,
-    master: str | None,
-    checkpoints: str | None,
-    metrics: int | None,
-    limit: str | None,
-    output: str,
+    **shared: Any,
 ) -> None:
     given = {"format": topic_format, "trigger": trigger}
     with _each_on_a_line():
         pipeline = override(load_pipeline(file), given, "command line")
-        code = _run(pipeline, bootstrap_server, master, checkpoints, metrics, limit, output)
+        code = _run(pipeline, **shared)
     ctx.exit(code)
 
 
@@ -141,19 +153,19 @@ def _job_command(kind: str) -> click.Command:
     fields = [f for f in dataclasses.fields(job_class) if "kind" in f.metadata]
     # --bootstrap-server is the same for all commands.
     own = [f for f in fields if f.name != "bootstrap_servers"]
+    names = {field.name for field in own}
 
     def run_job(**given: Any) -> None:
-        shared = {
-            name: given.pop(name)
-            for name in ("bootstrap_server", "master", "checkpoints", "metrics", "limit", "output")
-        }
+        shared = {name: given.pop(name) for name in list(given) if name not in names}
         values = {
             yaml_name(f): _from_text(f.metadata["kind"], given[f.name])
             for f in own
             if given[f.name] not in (None, ())
         }
-        job = job_from_values(kind, values, kind, Path())
-        pipeline = Pipeline(name=job.name or kind, jobs=(job,)).named()
+        references = References(os.environ, Path())
+        job = job_from_values(kind, references.fill(values, kind), kind, Path())
+        secrets = references.secrets()
+        pipeline = Pipeline(name=job.name or kind, jobs=(job,), secrets=secrets).named()
         with _each_on_a_line():
             code = _run(pipeline, **shared)
         click.get_current_context().exit(code)
@@ -209,21 +221,28 @@ def _run(
     bootstrap_server: str | None,
     master: str | None,
     checkpoints: str | None,
-    metrics: int | None,
+    metrics: str | None,
     limit: str | None,
     output: str,
+    reset: tuple[str, ...],
+    adopt: tuple[str, ...],
+    fail_fast: bool,
 ) -> int:
     changes = {
         "bootstrap_servers": _servers(pipeline, bootstrap_server),
         "master": master,
         "checkpoints": checkpoints,
-        "metrics_port": metrics,
+        "metrics": int(metrics) if metrics is not None and metrics.isdecimal() else metrics,
+        "fail_fast": fail_fast or None,
     }
+    if metrics is not None:
+        pipeline = dataclasses.replace(pipeline, metrics_port=None)
     try:
         limit_s = None if limit is None else parse_duration_s(limit)
     except ValueError:
         raise SpecError(f"--for: {limit!r} is not {Kind.DURATION.value}") from None
-    report = _execute(override(pipeline, changes, "command line"), limit_s)
+    choices = Choices(frozenset(reset), frozenset(adopt))
+    report = _execute(override(pipeline, changes, "command line"), limit_s, choices)
     if output == "json":
         print_json(report.to_json())
     else:
@@ -236,7 +255,7 @@ def _servers(pipeline: Pipeline, given: str | None) -> str | None:
     return given or pipeline.bootstrap_servers or os.environ.get(BOOTSTRAP_VARIABLE)
 
 
-def _execute(pipeline: Pipeline, limit_s: float | None) -> PipelineReport:
+def _execute(pipeline: Pipeline, limit_s: float | None, choices: Choices) -> PipelineReport:
     from contextlib import ExitStack
 
     from rich.console import Console
@@ -246,7 +265,7 @@ def _execute(pipeline: Pipeline, limit_s: float | None) -> PipelineReport:
     from ottla.pipelines.runner import StopSignal, run_pipeline
     from ottla.runtime import system_runtime
 
-    problems.raise_for(pipeline, before_spark.find(pipeline))
+    problems.raise_for(pipeline, before_spark.find(pipeline, choices))
     stop = StopSignal()
     # The report goes to stdout, what happens meanwhile to stderr.
     console = Console(stderr=True)
@@ -263,8 +282,12 @@ def _execute(pipeline: Pipeline, limit_s: float | None) -> PipelineReport:
             spark,
             signal=stop,
             watch=view.update,
-            announce=lambda text: console.print(text, highlight=False),
+            announce=lambda text: console.print(
+                text, highlight=False, markup=False, soft_wrap=True
+            ),
             limit_s=limit_s,
+            reset=choices.reset,
+            adopt=choices.adopt,
         )
 
 

@@ -343,6 +343,10 @@ class Cluster:
             raise ConnectionError(f"broker {broker_id} is not available")
         return await self._channel(node.address, timeout_ms)
 
+    def known_leader(self, partition: TopicPartition) -> int:
+        """Who led it when metadata last told of it, -1 for nobody."""
+        return self._leaders.get(partition, -1)
+
     async def leader_of(
         self,
         partition: TopicPartition,

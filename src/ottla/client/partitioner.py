@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from ottla.wire import native
+
 MURMUR2_SEED = 0x9747B28C
 MURMUR2_MULTIPLIER = 0x5BD1E995
 # A hash counts without its sign (Utils.toPositive).
@@ -13,6 +15,12 @@ _MASK = 0xFFFFFFFF
 
 def murmur2(data: bytes) -> int:
     """Kafka's 32-bit murmur2 as a signed number (Utils.murmur2)."""
+    code = native.code
+    value: int = _murmur2_in_python(data) if code is None else code.murmur2(data)
+    return value - (1 << 32) if value >> 31 else value
+
+
+def _murmur2_in_python(data: bytes) -> int:
     size = len(data)
     value = MURMUR2_SEED ^ size
     whole = size & ~3
@@ -24,8 +32,7 @@ def murmur2(data: bytes) -> int:
         rest = int.from_bytes(data[whole:], "little")
         value = (value ^ rest) * MURMUR2_MULTIPLIER & _MASK
     value = (value ^ value >> 13) * MURMUR2_MULTIPLIER & _MASK
-    value ^= value >> 15
-    return value - (1 << 32) if value >> 31 else value
+    return value ^ value >> 15
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:

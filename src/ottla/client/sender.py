@@ -24,7 +24,7 @@ _NO_SEQUENCE = -1
 _MAX_SEQUENCE = 1 << 31
 # Batches of format 2 come from 3 on; from 12 on Kafka 4 expects transaction.version=2 (KIP-890).
 _PRODUCE_VERSIONS = (3, 11)
-_PASSING = MOVED | {
+PASSING = MOVED | {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -54,9 +54,10 @@ NOBODY = ProducerIdentity()
 class NotStored(KafkaError):
     """A batch that its leader refuses for good, or that did not get through in time."""
 
-    def __init__(self, partition: TopicPartition, error: KafkaError) -> None:
+    def __init__(self, partition: TopicPartition, error: KafkaError, batch_bytes: int) -> None:
         super().__init__(error.code, str(error))
         self.partition = partition
+        self.batch_bytes = batch_bytes
 
 
 class BatchSender:
@@ -73,7 +74,7 @@ class BatchSender:
     ) -> None:
         self._cluster = cluster
         self._acks = acks
-        self._timeout_ms = timeout_ms
+        self.timeout_ms = timeout_ms
         self._transactional_id = transactional_id
         self._sequences: dict[TopicPartition, int] = {}
         self.identity = identity
@@ -95,7 +96,7 @@ class BatchSender:
         """Stores one batch per partition and takes it out of `pending`; raises NotStored for the
         first that cannot be."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_ms / 1000
+        deadline = loop.time() + self.timeout_ms / 1000
         refresh = False
         while pending:
             left_ms = max((deadline - loop.time()) * 1000, 1)
@@ -103,8 +104,8 @@ class BatchSender:
             for partition in [partition for partition in pending if partition not in failed]:
                 del pending[partition]
             for partition, error in failed.items():
-                if error.code not in _PASSING or loop.time() + RETRY_PAUSE_MS / 1000 > deadline:
-                    raise NotStored(partition, error)
+                if error.code not in PASSING or loop.time() + RETRY_PAUSE_MS / 1000 > deadline:
+                    raise NotStored(partition, error, len(pending[partition]))
             if pending:
                 refresh = True
                 await asyncio.sleep(RETRY_PAUSE_MS / 1000)
@@ -118,15 +119,17 @@ class BatchSender:
         request_ms = min(left_ms, self._cluster.request_timeout_ms)
         answers = await asyncio.gather(
             *(
-                self._send_to(leader, {p: pending[p] for p in group}, request_ms)
+                self.send_to(leader, {p: pending[p] for p in group}, request_ms)
                 for leader, group in by_leader.items()
             )
         )
         return {partition: error for answer in answers for partition, error in answer.items()}
 
-    async def _send_to(
+    async def send_to(
         self, leader: int, batches: Batches, timeout_ms: float
     ) -> dict[TopicPartition, KafkaError]:
+        """One request, once; what failed, by partition. Calls that are begun in an order write
+        their requests in that order."""
         request = self._request(batches, timeout_ms)
         low, high = _PRODUCE_VERSIONS
         try:
@@ -140,7 +143,10 @@ class BatchSender:
         except OSError as error:
             text = f"broker {leader} cannot be reached: {error}"
             return dict.fromkeys(batches, KafkaError(ErrorCode.NETWORK_EXCEPTION, text))
-        return dict(_failures(answer))
+        # What an answer does not speak of is not known to be stored.
+        text = f"broker {leader} answered without the partition"
+        failed = dict.fromkeys(batches, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+        return {p: error for p, error in (failed | dict(_results(answer))).items() if error}
 
     def _request(
         self, batches: Mapping[TopicPartition, memoryview], timeout_ms: float
@@ -163,11 +169,11 @@ class BatchSender:
 
     async def _init_producer_id(self) -> ProducerIdentity:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_ms / 1000
+        deadline = loop.time() + self.timeout_ms / 1000
         request = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
         while True:
             try:
-                answer = await self._cluster.send_to_any(request, timeout_ms=self._timeout_ms)
+                answer = await self._cluster.send_to_any(request, timeout_ms=self.timeout_ms)
                 if not answer.error_code:
                     return ProducerIdentity(answer.producer_id, answer.producer_epoch)
                 error = response_error(answer.error_code)
@@ -182,9 +188,9 @@ class BatchSender:
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
 
 
-def _failures(answer: Any) -> Iterator[tuple[TopicPartition, KafkaError]]:
+def _results(answer: Any) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
     for topic in answer.responses:
         for result in topic.partition_responses:
-            if result.error_code not in _STORED:
-                error = response_error(result.error_code, result.error_message or None)
-                yield TopicPartition(topic.name, result.index), error
+            is_stored = result.error_code in _STORED
+            error = response_error(result.error_code, result.error_message or None)
+            yield TopicPartition(topic.name, result.index), None if is_stored else error

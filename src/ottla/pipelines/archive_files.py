@@ -40,6 +40,10 @@ def batch_file(query: str, batch: int, number: int) -> str:
     return f"b-{query}-{batch:09d}-{number:05d}.parquet"
 
 
+def joined_file(query: str, first: int, last: int) -> str:
+    return f"c-{query}-{first:09d}-{last:09d}-00000.parquet"
+
+
 def parse_file(entry: FileEntry) -> ArchiveFile | None:
     """None for files that are not an archive job's."""
     found = _NAME.fullmatch(entry.name)
@@ -77,6 +81,16 @@ def leftovers(entries: Iterable[FileEntry]) -> list[str]:
     ]
 
 
+def later(
+    entries: Iterable[FileEntry], query: str, committed: int, planned: int
+) -> list[ArchiveFile]:
+    """Files with rows of batches that a checkpoint does not know of, which ends with the batch
+    `committed` and may have begun `planned` after it. That one runs again and replaces its files,
+    but only those of its own name: a joined file that holds it as well is later too."""
+    own = [f for f in filter(None, map(parse_file, entries)) if f.query == query]
+    return [f for f in own if f.last > (committed if f.is_compacted else max(committed, planned))]
+
+
 def plan_compactions(
     entries: Iterable[FileEntry], query: str, before: int, least_files: int, small_bytes: int
 ) -> list[Compaction]:
@@ -94,7 +108,7 @@ def plan_compactions(
         for run in _runs(sorted(files, key=lambda f: (f.first, f.entry.name)), small_bytes):
             if len(run) >= max(least_files, 2):
                 first, last = run[0].first, max(file.last for file in run)
-                target = f"{folder}/c-{query}-{first:09d}-{last:09d}-00000.parquet"
+                target = f"{folder}/{joined_file(query, first, last)}"
                 plans.append(Compaction(folder, tuple(run), target))
     return plans
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ottla.pipelines.checkpoints.keeper import query_id
+from ottla.pipelines.files import file_store
 from ottla.pipelines.noted_rows import NotedRows
 from ottla.pipelines.progress import ROWS_OUT
 from ottla.pipelines.spec import Job, Pipeline, TopicStreamJob
@@ -101,7 +103,8 @@ class JobContext:
         noted = NotedRows(self.spark, self.bootstrap_servers(job), self.kafka(job))
         if mode == "update":
             counted = count_rows_out(records)
-            return Stream(name, counted, mode, each_batch=_batch_writer(options), noted=noted)
+            write = BatchWriter(options, self.checkpoint(name))
+            return Stream(name, counted, mode, each_batch=write, noted=noted)
         return Stream(name, records, mode, format_, options, noted=noted)
 
 
@@ -117,11 +120,15 @@ def connection_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict
     return {"kafka.bootstrap.servers": bootstrap_servers} | options
 
 
-def _batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    def write(batch: DataFrame, batch_id: int) -> None:
-        query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        writer = batch.write.format("ottla").options(**options).mode("append")
+@dataclass(frozen=True)
+class BatchWriter:
+    """Writes the rows of a batch to a topic. Spark Connect runs it in a process of its own."""
+
+    options: Mapping[str, str]
+    checkpoint: str
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        query = query_id(file_store(batch.sparkSession, self.checkpoint), self.checkpoint)
+        writer = batch.write.format("ottla").options(**self.options).mode("append")
         # A batch that runs again writes nothing new.
         writer.options(txnAppId=query, txnVersion=str(batch_id)).save()
-
-    return write

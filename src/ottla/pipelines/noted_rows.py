@@ -13,14 +13,16 @@ of when the transaction has timed out.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.admin.groups import CommittedOffset, GroupAdmin
-from ottla.pipelines import topics
-from ottla.pipelines.files import FileStore
-from ottla.spark.sink.transactions import Transaction, sink_group, transactional_id
+from ottla.pipelines import dialects, topics
+from ottla.pipelines.checkpoints.keeper import last_number, query_id
+from ottla.pipelines.files import file_store
+from ottla.spark.sink import notes as sink_notes
+from ottla.spark.sink.places import sink_group, transactional_id
+from ottla.spark.sink.transactions import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,10 +54,11 @@ def merge_notes(
     for name, partitions in committed.items():
         own = name.removeprefix(f"{group}-")
         for partition, offset in partitions.items():
-            if not offset.metadata.isdecimal():
+            rows = sink_notes.Note.parse(offset.offset, offset.metadata).rows
+            if rows is None:
                 continue
             task = partition if name == group else int(own)
-            note = Note(offset.offset, int(offset.metadata))
+            note = Note(offset.offset, rows)
             found[task] = max(note, found.get(task, note))
     return found
 
@@ -80,7 +83,7 @@ class NotedRows:
         """No task of a query that was stopped in the middle of a batch commits any more."""
         # More are not at work at once; those that have written before may be others.
         tasks = max(
-            self._spark.sparkContext.defaultParallelism,
+            dialects.parallelism(self._spark),
             int(self._spark.conf.get("spark.sql.shuffle.partitions") or 0),
         )
 
@@ -93,13 +96,12 @@ class NotedRows:
     def left_behind(self, checkpoint: str) -> tuple[int, int]:
         """The last batch that the checkpoint knows as done (-1: none), and the rows that tasks of
         the next one have written already."""
-        files = FileStore(self._spark, checkpoint)
-        identity = f"{files.root}/metadata"
-        if not files.exists(identity):
+        files = file_store(self._spark, checkpoint)
+        query = query_id(files, files.root)
+        if query is None:
             return -1, 0
-        done = [int(f.name) for f in files.walk(f"{files.root}/commits") if f.name.isdecimal()]
-        last = max(done, default=-1)
-        return last, self.beyond(str(json.loads(files.read_text(identity))["id"]), last)
+        last = last_number(files, f"{files.root}/commits")
+        return last, self.beyond(query, last)
 
 
 async def read_notes(admin: Admin, query_id: str) -> dict[int, Note]:

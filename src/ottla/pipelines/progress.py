@@ -39,7 +39,7 @@ class StreamProgress:
     def absorb(self, progress: Mapping[str, Any], now_s: float) -> None:
         """Takes one report; the same one may come again."""
         place = (str(progress.get("runId")), int(progress.get("batchId", 0)))
-        rows_in = int(progress.get("numInputRows") or 0)
+        rows_in = rows_in_of(progress)
         rows_out = rows_out_of(progress)
         self.lag = lag_of(progress)
         is_new = self._last is None or self._last[0] != place[0] or self._last[1] < place[1]
@@ -70,6 +70,15 @@ class StreamProgress:
         return sum(rows for _, rows in recent) / span
 
 
+def rows_in_of(progress: Mapping[str, Any]) -> int:
+    """Spark Connect tells the rows of each source, not their sum."""
+    told = progress.get("numInputRows")
+    if told is not None:
+        return int(told)
+    sources = progress.get("sources") or ()
+    return sum(int(source.get("numInputRows") or 0) for source in sources)
+
+
 def rows_out_of(progress: Mapping[str, Any]) -> int:
     """What the batch wrote, from the sink; of a function that takes batches, as observed."""
     sink = progress.get("sink") or {}
@@ -78,9 +87,11 @@ def rows_out_of(progress: Mapping[str, Any]) -> int:
 
 
 def observed(progress: Mapping[str, Any], name: str) -> int:
-    """The sum of the observations of this name, or of several with a number after it."""
+    """The sum of the observations of this name, or of several with a number after it. Spark
+    Connect leaves the number out where nothing was observed."""
     metrics = progress.get("observedMetrics") or {}
-    return sum(int(row["n"] or 0) for key, row in metrics.items() if key.startswith(name))
+    rows = [row for key, row in metrics.items() if key.startswith(name)]
+    return sum(int(row["n"] or 0) for row in rows if "n" in row)
 
 
 def lag_of(progress: Mapping[str, Any]) -> int | None:
@@ -94,13 +105,13 @@ def lag_of(progress: Mapping[str, Any]) -> int | None:
 
 
 def _source_lag(source: Mapping[str, Any]) -> int | None:
-    latest, end = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
+    latest, end = offsets_of(source.get("latestOffset")), offsets_of(source.get("endOffset"))
     if latest is None or end is None:
         return None
     return sum(max(offset - end.get(place, 0), 0) for place, offset in latest.items())
 
 
-def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
+def offsets_of(value: Any) -> dict[tuple[str, str], int] | None:
     """`{"topic": {"0": 12}}`, as text or parsed, by topic and partition. `format("ottla")` has
     the topic's id beside: `{"topic": {"id": …, "partitions": {"0": 12}}}`."""
     if isinstance(value, str):

@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.errors import OttlaError
 from ottla.pipelines import stop_order, topics
+from ottla.pipelines.archive_past import ArchivePast
+from ottla.pipelines.checkpoints.judge import Choices
+from ottla.pipelines.checkpoints.keeper import NO_CHOICES, Keeper
 from ottla.pipelines.checks import before_spark, clusters, plans, problems
 from ottla.pipelines.checks.problems import Problem
 from ottla.pipelines.context import BatchResult, JobContext, Stream
-from ottla.pipelines.metrics import LOOPBACK, JobMetrics, serve
+from ottla.pipelines.dialects import hide_settings
+from ottla.pipelines.metrics import JobMetrics, serve, url_host
 from ottla.pipelines.report import JobReport, PipelineReport, reason_of
-from ottla.pipelines.spec import AVAILABLE_NOW, Job, Pipeline, StreamJob
-from ottla.pipelines.spec_keys import TopicSpec
+from ottla.pipelines.spec import AVAILABLE_NOW, Archive, Job, Pipeline, StreamJob
+from ottla.pipelines.spec_keys import SpecError, TopicSpec
 from ottla.pipelines.stream_run import FAILED, FINISHED, WAITING, StreamRun
 from ottla.runtime import Clock, system_runtime
 
@@ -50,41 +54,120 @@ class PipelineRun:
     """One run, in the hands of the caller: `start`, `poll` while it says True, `stop`, `report`."""
 
     def __init__(
-        self, pipeline: Pipeline, spark: SparkSession, *, clock: Clock | None = None
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        *,
+        clock: Clock | None = None,
+        choices: Choices = NO_CHOICES,
+        announce: Callable[[str], None] | None = None,
     ) -> None:
         self.pipeline = _validated(pipeline)
         self._clock = clock or system_runtime().clock
+        self._choices = choices
+        self._announce = announce or (lambda text: None)
+        self._keeper: Keeper | None = None
         self._context = JobContext(spark, self.pipeline)
         self._began_s = self._now_s()
         self._feeders = stop_order.feeders(self.pipeline.jobs)
-        self._batch_reports: list[JobReport] = []
+        # Of jobs that are not streams.
+        self.batch_reports: list[JobReport] = []
         self.streams: list[StreamRun] = []
+        self._told: set[str] = set()
 
     def start(self) -> None:
-        """Raises OttlaError where a job's plan is wrong or topics cannot be made, in this order."""
+        """Raises OttlaError where a job's plan is wrong, a checkpoint is another's or topics cannot
+        be made, in this order."""
+        hide_settings(self._context.spark, self.pipeline.secrets)
         problems.raise_for(self.pipeline, plans.find(self._context))
-        self._prepare_topics()
-        for job in self._jobs("before"):
-            self._run_batch(job)
-        if self.has_failed:
-            return
-        for job in self._jobs("stream"):
-            self.streams += self._stream_runs(job)
-        self._start_ready()
+        try:
+            keeper = self._lock_checkpoints()
+            self._prepare_topics()
+            for job in self._jobs("before"):
+                self._run_batch(job)
+            if self._is_over_early:
+                return
+            self._take_checkpoints(keeper)
+            for job in self._jobs("stream"):
+                self.streams += self._stream_runs(job)
+            self._bar_those_fed_by_failed()
+            self._start_ready()
+        except BaseException:
+            self._unlock_checkpoints()
+            raise
+
+    def _lock_checkpoints(self) -> Keeper:
+        """Nothing is changed yet."""
+        ids = clusters.ids(self.pipeline)
+        keeper = self._keeper = Keeper(self.pipeline, self._context.spark, ids, self._choices)
+        try:
+            keeper.lock()
+            found = [Problem(job, words) for job, words in keeper.wrong()]
+        except SpecError as error:
+            found = [Problem("", str(error))]
+        refused = {problem.job for problem in found}
+        for job, past in self._archives(keeper):
+            words = None if {"", job.name} & refused else past.wrong()
+            if words is not None and not (job.name in self._choices.adopt and past.can_set_aside):
+                found.append(Problem(job.name, words))
+        problems.raise_for(self.pipeline, found)
+        return keeper
+
+    def _take_checkpoints(self, keeper: Keeper) -> None:
+        pasts = list(self._archives(keeper))
+        for line in keeper.take():
+            self._say(line)
+        for job, past in pasts:
+            if job.name in self._choices.adopt:
+                self._say(past.set_aside())
+
+    def _archives(self, keeper: Keeper) -> Iterator[tuple[Archive, ArchivePast]]:
+        for job in self.pipeline.jobs:
+            if isinstance(job, Archive):
+                yield job, ArchivePast(self._context.spark, job, keeper.source_of(job))
+
+    def _say(self, line: str) -> None:
+        if line:
+            self._announce(self.pipeline.secrets.hide(line))
+
+    def _unlock_checkpoints(self) -> None:
+        if self._keeper is not None:
+            self._keeper.release()
 
     def poll(self) -> bool:
         """True while there is something to wait for."""
         for run in self.streams:
             run.poll()
         self._start_ready()
-        return not self.has_failed and any(not run.is_over for run in self.streams)
+        self._tell_failures()
+        return not self._is_over_early and any(not run.is_over for run in self.streams)
 
     @property
-    def has_failed(self) -> bool:
-        """One job that has failed for good ends the pipeline."""
-        return any(run.state == FAILED for run in self.streams) or any(
-            report.state == FAILED for report in self._batch_reports
-        )
+    def _failed(self) -> list[StreamRun | JobReport]:
+        jobs: list[StreamRun | JobReport] = [*self.streams, *self.batch_reports]
+        return [job for job in jobs if job.state == FAILED]
+
+    @property
+    def _is_over_early(self) -> bool:
+        """One job that has failed for good ends the others only where that is wanted."""
+        return self.pipeline.fail_fast and bool(self._failed)
+
+    def _tell_failures(self) -> None:
+        for job in self._failed:
+            if job.name in self._told:
+                continue
+            self._told.add(job.name)
+            others = [run for run in self.streams if not run.is_over]
+            end = "" if self._is_over_early or not others else "; the other jobs go on"
+            self._say(f"{job.name}: failed for good{end}: {job.error}")
+
+    def _bar_those_fed_by_failed(self) -> None:
+        """What a restore was to bring is missing: what is made from it would be wrong."""
+        failed = {report.name for report in self.batch_reports if report.state == FAILED}
+        for run in self.streams:
+            cause = stop_order.fed_by_any(run.job.name, failed, self._feeders)
+            if cause is not None:
+                run.bar(f"was not started: {cause}, which feeds it, has failed")
 
     def stop(self, signal: StopSignal | None = None) -> None:
         """Ends the jobs that nobody feeds first; the others read what those have written."""
@@ -98,20 +181,21 @@ class PipelineRun:
             share_s = now_s + max(deadline_s - now_s, 0) / (len(levels) - index)
             runs = [run for run in self.streams if run.job.name in names]
             for run in runs:
-                if self._feeders[run.job.name] and not self.has_failed:
+                if self._feeders[run.job.name] and not self._is_over_early:
                     run.drain(share_s, hurry)
             for run in runs:
                 run.stop(share_s, hurry)
+        self._unlock_checkpoints()
 
     def finish(self) -> PipelineReport:
         """Runs the jobs that come after the streams, and reports."""
         for job in self._jobs("after"):
-            if not self.has_failed:
+            if not self._is_over_early:
                 self._run_batch(job)
         return self.report()
 
     def report(self) -> PipelineReport:
-        by_name = {report.name: report for report in self._batch_reports}
+        by_name = {report.name: report for report in self.batch_reports}
         ordered: list[JobReport] = []
         for job in self.pipeline.jobs:
             ordered += _with_dead_letters([r.report() for r in self.streams if r.job is job])
@@ -150,6 +234,7 @@ class PipelineRun:
                 trigger=job.trigger or self.pipeline.trigger,
                 restart=job.restart or self.pipeline.restart,
                 clock=self._clock,
+                hide=self.pipeline.secrets.hide,
             )
 
     def _start_ready(self) -> None:
@@ -169,11 +254,13 @@ class PipelineRun:
             result: BatchResult = _module(job).run(self._context, job)
         except Exception as error:
             seconds = self._now_s() - began_s
-            self._batch_reports.append(
-                JobReport(job.name, job.kind, FAILED, 0, seconds=seconds, error=reason_of(error))
+            words = self.pipeline.secrets.hide(reason_of(error))
+            self.batch_reports.append(
+                JobReport(job.name, job.kind, FAILED, 0, seconds=seconds, error=words)
             )
+            self._tell_failures()
             return
-        self._batch_reports.append(
+        self.batch_reports.append(
             JobReport(
                 job.name,
                 job.kind,
@@ -198,26 +285,32 @@ def run_pipeline(
     watch: Callable[[Sequence[StreamRun]], None] | None = None,
     announce: Callable[[str], None] | None = None,
     limit_s: float | None = None,
+    reset: Iterable[str] = (),
+    adopt: Iterable[str] = (),
 ) -> PipelineReport:
-    """Runs until all jobs have ended, one has failed for good, `signal` asks for the end, or
-    `limit_s` is over. Without a session one is started, and stopped at the end. `watch` sees the
-    jobs twice a second, `announce` is told where metrics are served.
+    """Runs until all jobs have ended (with `fail_fast`, until one has failed for good), `signal`
+    asks for the end, or `limit_s` is over. Without a session one is started, and stopped at the
+    end. `watch` sees the jobs twice a second, `announce` is told where metrics are served, what
+    became of checkpoints and which job has failed. `reset` and `adopt` name jobs that begin anew,
+    or go on with a checkpoint of a job that was another one.
 
     What is wrong is raised as SpecErrors before a topic is made, and, as far as that can be found
     without it, before Spark is started."""
     signal = signal or StopSignal()
     pipeline = _validated(pipeline)
-    problems.raise_for(pipeline, before_spark.find(pipeline))
+    choices = Choices(frozenset(reset), frozenset(adopt))
+    problems.raise_for(pipeline, before_spark.find(pipeline, choices))
     with ExitStack() as stack:
         session = stack.enter_context(_session(pipeline, spark))
-        run = PipelineRun(pipeline, session)
+        run = PipelineRun(pipeline, session, choices=choices, announce=announce)
         metrics = JobMetrics(run.pipeline.name)
-        if pipeline.metrics_port is not None:
-            port = stack.enter_context(serve(metrics, pipeline.metrics_port))
+        metrics.streams, metrics.reports = run.streams, run.batch_reports
+        address = pipeline.metrics_address()
+        if address is not None:
+            port = stack.enter_context(serve(metrics, address))
             if announce is not None:
-                announce(f"metrics: http://{LOOPBACK}:{port}/metrics")
+                announce(f"metrics: http://{url_host(address.host)}:{port}/metrics")
         run.start()
-        metrics.streams = run.streams
         try:
             _wait(run, signal, watch, limit_s)
         finally:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from ottla.errors import OttlaError
+from ottla.pipelines.report import reason_of
 from ottla.pipelines.spec import Ingest
 
 if TYPE_CHECKING:
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
     from ottla.pipelines.spec import Pipeline
 
 DEFAULT_MASTER = "local[*]"
+CONNECT_SCHEME = "sc://"
+CONNECT_PORT = 15_002
+_REACH_TIMEOUT_S = 10.0
 LOG_NAME = "spark.log"
 _STDERR = 2
 
@@ -29,6 +36,13 @@ def pipeline_session(pipeline: Pipeline, *, log: Path | None = None) -> Iterator
     from ottla.spark.launch.session import session, stop_session
 
     _silence_query_contexts()
+    if (pipeline.master or "").startswith(CONNECT_SCHEME):
+        spark = _connect(pipeline)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+        return
     settings = {
         # Small data is the rule; 200 empty tasks for every batch would be slow.
         "spark.sql.shuffle.partitions": "8",
@@ -46,6 +60,41 @@ def pipeline_session(pipeline: Pipeline, *, log: Path | None = None) -> Iterator
         yield spark
     finally:
         stop_session(spark)
+
+
+def _connect(pipeline: Pipeline) -> SparkSession:
+    """A session of a server that runs already; raises OttlaError where it does not."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    url = pipeline.master or ""
+    _reach(url)
+    try:
+        spark = SparkSession.builder.remote(url).create()
+        for name, value in pipeline.spark.items():
+            spark.conf.set(name, value)
+    except ImportError as error:
+        raise OttlaError(
+            f"{url}: Spark Connect is not installed: pip install 'pyspark[connect]'"
+        ) from error
+    except PySparkException as error:
+        raise OttlaError(f"{url}: {reason_of(error)}") from None
+    return spark
+
+
+def _reach(url: str) -> None:
+    """Spark's client tries for many minutes; a server that is not there is told at once."""
+    place = urlsplit(url)
+    try:
+        port = place.port or CONNECT_PORT
+    except ValueError as error:
+        raise OttlaError(f"{url}: {error}") from None
+    try:
+        socket.create_connection((place.hostname or "", port), _REACH_TIMEOUT_S).close()
+    except OSError as error:
+        raise OttlaError(
+            f"{url}: no server of Spark Connect answers: {error.strerror or error}"
+        ) from None
 
 
 def _silence_query_contexts() -> None:

@@ -10,12 +10,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
-from ottla.pipelines.spec_keys import Kind, Restart, Source, SpecError, TopicSpec, key
+from ottla.pipelines.spec_keys import (
+    LOOPBACK,
+    Address,
+    Kind,
+    Restart,
+    Source,
+    SpecError,
+    TopicSpec,
+    key,
+)
+from ottla.pipelines.spec_secrets import NO_SECRETS, Secrets
 
 FORMATS = ("ottla", "kafka")
 AVAILABLE_NOW = "available_now"
 DEFAULT_BOOTSTRAP = "localhost:9092"
 DEFAULT_TRIGGER = "1 second"
+DEAD_LETTER_SUFFIX = "-dead-letter"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +37,27 @@ class Job:
     # Jobs before the streams, the streams themselves, and jobs after their end.
     phase: ClassVar[str] = "stream"
 
-    name: str = key(Kind.TEXT, "Name of the job, of its checkpoint and in reports.", default="")
-    bootstrap_servers: str | None = key(Kind.TEXT, "Brokers to ask first.", default=None)
+    name: str = key(
+        Kind.TEXT,
+        "Name of the job, of its checkpoint and in reports.",
+        default="",
+        is_identity=False,
+    )
+    bootstrap_servers: str | None = key(
+        Kind.TEXT, "Brokers to ask first.", default=None, is_identity=False
+    )
     format: str | None = key(
-        Kind.TEXT, "Spark's data source for topics.", default=None, choices=FORMATS
+        Kind.TEXT,
+        "Spark's data source for topics.",
+        default=None,
+        choices=FORMATS,
+        is_identity=False,
     )
     kafka: Mapping[str, str] | None = key(
-        Kind.SETTINGS, "Settings of the clients, such as security.protocol.", default=None
+        Kind.SETTINGS,
+        "Settings of the clients, such as security.protocol.",
+        default=None,
+        is_identity=False,
     )
 
     def reads(self) -> tuple[str, ...]:
@@ -43,16 +68,24 @@ class Job:
         """The topics that the job writes, and makes where they are missing."""
         return ()
 
+    def stream_names(self) -> tuple[str, ...]:
+        """The names of the job and of its queries, which are those of their checkpoints."""
+        return (self.name,)
+
     def check(self) -> None:
         """Raises SpecError for values that do not go together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamJob(Job):
-    trigger: str | None = key(Kind.TRIGGER, "When a micro-batch begins.", default=None)
-    restart: Restart | None = key(Kind.RESTART, "What happens after a failure.", default=None)
+    trigger: str | None = key(
+        Kind.TRIGGER, "When a micro-batch begins.", default=None, is_identity=False
+    )
+    restart: Restart | None = key(
+        Kind.RESTART, "What happens after a failure.", default=None, is_identity=False
+    )
     options: Mapping[str, str] | None = key(
-        Kind.SETTINGS, "Further options of Spark's reader.", default=None
+        Kind.SETTINGS, "Further options of Spark's reader.", default=None, is_identity=False
     )
 
 
@@ -64,9 +97,14 @@ class TopicStreamJob(StreamJob):
         "Where a job without a checkpoint begins.",
         default="earliest",
         choices=("earliest", "latest"),
+        is_identity=False,
     )
     max_records_per_batch: int | None = key(
-        Kind.INTEGER, "The most records in one micro-batch.", default=None, least=1
+        Kind.INTEGER,
+        "The most records in one micro-batch.",
+        default=None,
+        least=1,
+        is_identity=False,
     )
 
     def reads(self) -> tuple[str, ...]:
@@ -93,7 +131,7 @@ class Ingest(StreamJob):
     record_key: str | None = key(Kind.TEXT, "SQL expression of the records' keys.", default=None)
     rows_per_second: int = key(Kind.INTEGER, "Of a rate source.", default=100, least=1)
     max_files_per_batch: int | None = key(
-        Kind.INTEGER, "The most files in one micro-batch.", default=None, least=1
+        Kind.INTEGER, "The most files in one micro-batch.", default=None, least=1, is_identity=False
     )
 
     def writes(self) -> tuple[TopicSpec, ...]:
@@ -135,6 +173,10 @@ class Transform(TopicStreamJob):
     def writes(self) -> tuple[TopicSpec, ...]:
         return (self.to,) if self.dead_letter is None else (self.to, self.dead_letter)
 
+    def stream_names(self) -> tuple[str, ...]:
+        second = () if self.dead_letter is None else (self.name + DEAD_LETTER_SUFFIX,)
+        return (self.name, *second)
+
     def check(self) -> None:
         if (self.sql is None) == (self.function is None):
             raise SpecError("one of 'sql' and 'function' is needed")
@@ -157,13 +199,19 @@ class Archive(TopicStreamJob):
     partition_by: str = key(
         Kind.TEXT, "One folder for each.", default="date", choices=("date", "hour", "none")
     )
+    time_zone: str = key(
+        Kind.ZONE, "Whose days and hours the folders are, such as Europe/Berlin.", default="UTC"
+    )
     compact_files: int = key(
         Kind.INTEGER,
         "Small files of a folder that are joined into one; 0: never.",
         default=32,
         least=0,
+        is_identity=False,
     )
-    small_file_mb: int = key(Kind.INTEGER, "What counts as small.", default=32, least=1)
+    small_file_mb: int = key(
+        Kind.INTEGER, "What counts as small.", default=32, least=1, is_identity=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,16 +237,22 @@ class Mirror(TopicStreamJob):
 
     kind: ClassVar[str] = "mirror"
 
-    to_bootstrap_servers: str = key(Kind.TEXT, "Brokers of the other cluster.")
+    to_bootstrap_servers: str = key(Kind.TEXT, "Brokers of the other cluster.", is_identity=False)
     to_kafka: Mapping[str, str] | None = key(
-        Kind.SETTINGS, "Settings of the other cluster's clients.", default=None
+        Kind.SETTINGS, "Settings of the other cluster's clients.", default=None, is_identity=False
     )
     prefix: str = key(Kind.TEXT, "Put before the topics' names over there.", default="")
     replication_factor: int = key(
-        Kind.INTEGER, "Of topics made over there; -1: that cluster's default.", default=-1
+        Kind.INTEGER,
+        "Of topics made over there; -1: that cluster's default.",
+        default=-1,
+        is_identity=False,
     )
     groups: tuple[str, ...] = key(
-        Kind.TEXTS, "Groups whose positions are carried over; '*' for all.", default=()
+        Kind.TEXTS,
+        "Groups whose positions are carried over; '*' for all.",
+        default=(),
+        is_identity=False,
     )
 
 
@@ -263,8 +317,15 @@ class Pipeline:
     metrics_port: int | None = key(
         Kind.INTEGER, "Serves Prometheus metrics there.", default=None, least=0
     )
+    metrics: Address | None = key(
+        Kind.ADDRESS, "Serves Prometheus metrics there, by these names of the host.", default=None
+    )
+    fail_fast: bool = key(
+        Kind.FLAG, "One job that has failed for good ends the others.", default=False
+    )
     kafka: Mapping[str, str] = field(
         default_factory=dict,
+        repr=False,
         metadata={
             "kind": Kind.SETTINGS,
             "help": "Settings of the clients, such as security.protocol.",
@@ -274,6 +335,7 @@ class Pipeline:
     )
     spark: Mapping[str, str] = field(
         default_factory=dict,
+        repr=False,
         metadata={
             "kind": Kind.SETTINGS,
             "help": "Settings of Spark, such as spark.sql.shuffle.partitions.",
@@ -284,6 +346,13 @@ class Pipeline:
     jobs: tuple[Job, ...] = ()
     # Where it was read from, for messages; empty for one that was made in Python.
     file: str = ""
+    # What nobody is to see of its values.
+    secrets: Secrets = field(default=NO_SECRETS, repr=False, compare=False)
+
+    def metrics_address(self) -> Address | None:
+        if self.metrics is None and self.metrics_port is not None:
+            return Address(LOOPBACK, self.metrics_port)
+        return self.metrics
 
     def servers_of(self, job: Job) -> str:
         return job.bootstrap_servers or self.bootstrap_servers or DEFAULT_BOOTSTRAP
@@ -313,22 +382,38 @@ class Pipeline:
         return declared
 
     def named(self) -> Pipeline:
-        """Jobs without a name get one: their kind and topic, with a number where that is taken."""
-        taken = {job.name for job in self.jobs if job.name}
+        """Jobs without a name get one: their kind and topic. Raises SpecError where that would be
+        the name of two that have checkpoints: with a number each, the checkpoints would change
+        hands when one is put before the other."""
+        taken = {job.name: number for number, job in enumerate(self.jobs, 1) if job.name}
         jobs = []
-        for job in self.jobs:
+        for number, job in enumerate(self.jobs, 1):
             if not job.name:
-                job = replace(job, name=_free_name(_default_name(job), taken))
-                taken.add(job.name)
+                name = _default_name(job)
+                if name in taken and isinstance(job, StreamJob):
+                    raise SpecError(
+                        f"jobs {taken[name]} and {number} could be taken for each other, both "
+                        f"would be called {name!r}: give them a 'name' each, their checkpoints "
+                        "are found by it"
+                    )
+                job = replace(job, name=_free_name(name, taken))
+                taken[job.name] = number
             jobs.append(job)
         return replace(self, jobs=tuple(jobs))
 
     def check(self) -> None:
         """Raises SpecError for jobs that do not go together."""
-        names = [job.name for job in self.jobs]
+        names = [name for job in self.jobs for name in job.stream_names()]
         for name in names:
             if name and names.count(name) > 1:
                 raise SpecError(f"two jobs are called {name!r}: they would share a checkpoint")
+            if "/" in name or name.startswith((".", "_")):
+                raise SpecError(
+                    f"{name!r} cannot be a job's name: it is that of a folder too, so without '/' "
+                    "and with neither '.' nor '_' first"
+                )
+        if self.metrics is not None and self.metrics_port is not None:
+            raise SpecError("'metrics' and 'metrics_port' say the same: one of the two")
         self.declared_topics()
         archives = [str(Path(job.path)) for job in self.jobs if isinstance(job, Archive)]
         for path in archives:
@@ -341,7 +426,7 @@ def _default_name(job: Job) -> str:
     return "-".join([job.kind, *topics])
 
 
-def _free_name(name: str, taken: set[str]) -> str:
+def _free_name(name: str, taken: Mapping[str, int]) -> str:
     number = 2
     free = name
     while free in taken:

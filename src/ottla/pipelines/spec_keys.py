@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from ottla.errors import OttlaError
 
+LOOPBACK = "127.0.0.1"
+
 
 class SpecError(OttlaError):
     """A pipeline file, or a job made in Python, that cannot be run; one line, naming the place."""
@@ -43,6 +45,8 @@ class Kind(Enum):
     )
     RESTART = "never, or {attempts, pause}"
     FUNCTION = "module:function or file.py:function"
+    ADDRESS = "a port, HOST:PORT, or {listen, hosts}"
+    ZONE = "a time zone such as UTC or Europe/Berlin"
 
 
 class TopicSpec(NamedTuple):
@@ -52,6 +56,14 @@ class TopicSpec(NamedTuple):
     partitions: int = -1
     replication_factor: int = -1
     configs: tuple[tuple[str, str], ...] = ()
+
+
+class Address(NamedTuple):
+    """Where to listen, and the names by which others may ask."""
+
+    host: str
+    port: int
+    hosts: tuple[str, ...] = ()
 
 
 class Source(NamedTuple):
@@ -90,10 +102,19 @@ def key(
     default: Any = dataclasses.MISSING,
     choices: Sequence[str] = (),
     least: int | None = None,
+    is_identity: bool = True,
 ) -> Any:
-    """A field of a job; without a default the file must name it."""
-    metadata = {"kind": kind, "help": help_text, "choices": tuple(choices), "least": least}
-    return dataclasses.field(default=default, metadata=metadata)
+    """A field of a job; without a default the file must name it. A job whose fields are others is
+    another job, but for those that are no part of its identity."""
+    metadata = {
+        "kind": kind,
+        "help": help_text,
+        "choices": tuple(choices),
+        "least": least,
+        "is_identity": is_identity,
+    }
+    # Settings may hold passwords: a job shows itself without them.
+    return dataclasses.field(default=default, metadata=metadata, repr=kind is not Kind.SETTINGS)
 
 
 def yaml_name(field: dataclasses.Field[Any]) -> str:

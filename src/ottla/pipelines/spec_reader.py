@@ -6,7 +6,9 @@ Relative paths are relative to the file, so that a pipeline is the same wherever
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import os
+import zoneinfo
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +16,8 @@ from ottla.config.definitions import nearest_name
 from ottla.errors import KafkaError
 from ottla.pipelines.spec import AVAILABLE_NOW, JOB_KINDS, Job, Pipeline
 from ottla.pipelines.spec_keys import (
+    LOOPBACK,
+    Address,
     Kind,
     Restart,
     Source,
@@ -25,17 +29,21 @@ from ottla.pipelines.spec_keys import (
     view_name,
     yaml_name,
 )
+from ottla.pipelines.spec_secrets import Filled, References
 from ottla.topics import names
 
 MAX_FILE_BYTES = 1_000_000
 _LOCAL_SCHEMES = "://"
 _TOPIC_KEYS = ("name", "partitions", "replication_factor", "configs")
+_ADDRESS_KEYS = ("listen", "hosts")
+MAX_PORT = 65_535
 _RESTART_KEYS = ("attempts", "pause")
 T = TypeVar("T")
 
 
-def load_pipeline(path: str | Path) -> Pipeline:
-    """Raises SpecError for what the file says, OSError where it cannot be read."""
+def load_pipeline(path: str | Path, environment: Mapping[str, str] | None = None) -> Pipeline:
+    """Raises SpecError for what the file says, OSError where it cannot be read. `environment` is
+    the process's own unless said otherwise."""
     file = Path(path)
     data = file.read_bytes()
     if len(data) > MAX_FILE_BYTES:
@@ -44,30 +52,39 @@ def load_pipeline(path: str | Path) -> Pipeline:
         text = data.decode()
     except UnicodeDecodeError:
         raise SpecError(f"{file}: is not UTF-8 text") from None
-    return parse_pipeline(text, str(file), file.parent)
+    return parse_pipeline(text, str(file), file.parent, environment)
 
 
-def parse_pipeline(text: str, file: str = "pipeline", folder: Path | None = None) -> Pipeline:
+def parse_pipeline(
+    text: str,
+    file: str = "pipeline",
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Pipeline:
     """`folder` is what relative paths are relative to."""
     document = _parse_yaml(text, file)
     if not isinstance(document, dict):
         raise SpecError(f"{file}: must hold names with values: name, checkpoints, jobs, …")
+    references = References(os.environ if environment is None else environment, folder or Path())
     values = dict(document)
     items = values.pop("jobs", None)
     reader = _Reader(file, folder or Path())
     if not isinstance(items, list) or not items:
         hint = _suggestion("jobs", values) if items is None else ""
         raise SpecError(f"{file}: 'jobs' must be a list of at least one job{hint}")
+    values = _checked(lambda: references.fill(values, ""), file)
     fields = reader.values(Pipeline, values, also=("jobs",))
     jobs, wrong = [], []
     for number, item in enumerate(items, 1):
         try:
-            jobs.append(_read_job(item, number, file, folder or Path()))
+            jobs.append(_read_job(item, number, file, folder or Path(), references))
         except SpecError as error:
             wrong.append(str(error))
     if wrong:
         raise SpecErrors(wrong)
-    pipeline = Pipeline(**fields, jobs=tuple(jobs), file=file).named()
+    secrets = references.secrets()
+    pipeline = Pipeline(**fields, jobs=tuple(jobs), file=file, secrets=secrets)
+    pipeline = _checked(pipeline.named, file)
     _checked(pipeline.check, file)
     return pipeline
 
@@ -86,7 +103,7 @@ def job_from_values(kind: str, values: Mapping[str, Any], where: str, folder: Pa
     return job
 
 
-def _read_job(item: Any, number: int, file: str, folder: Path) -> Job:
+def _read_job(item: Any, number: int, file: str, folder: Path, references: References) -> Job:
     where = f"{file}: job {number}"
     if not isinstance(item, dict) or len(item) != 1:
         raise SpecError(f"{where}: must be one kind of job with its values, as 'ingest: {{…}}'")
@@ -98,12 +115,13 @@ def _read_job(item: Any, number: int, file: str, folder: Path) -> Job:
     title = f"{where} ({kind})"
     if not isinstance(values, dict):
         raise SpecError(f"{title}: must hold names with values")
+    values = _checked(lambda: references.fill(values, ""), title)
     return job_from_values(kind, values, title, folder)
 
 
-def _checked(check: Any, where: str) -> None:
+def _checked(check: Callable[[], T], where: str) -> T:
     try:
-        check()
+        return check()
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from None
 
@@ -171,20 +189,24 @@ class _Reader:
     def _read_text(self, name: str, value: Any) -> str:
         if not isinstance(value, str) or not value.strip():
             raise self._wrong(name, value, Kind.TEXT)
-        return value
+        return str(value)
 
     def _read_texts(self, name: str, value: Any) -> tuple[str, ...]:
         items = [value] if isinstance(value, str) else value
         if not isinstance(items, list) or not all(isinstance(i, str) and i for i in items):
             raise self._wrong(name, value, Kind.TEXTS)
-        return tuple(items)
+        return tuple(map(str, items))
 
     def _read_integer(self, name: str, value: Any) -> int:
+        if isinstance(value, Filled) and value.strip().removeprefix("-").isdecimal():
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._wrong(name, value, Kind.INTEGER)
         return value
 
     def _read_flag(self, name: str, value: Any) -> bool:
+        if isinstance(value, Filled):
+            value = {"true": True, "false": False}.get(value.strip().lower(), value)
         if not isinstance(value, bool):
             raise self._wrong(name, value, Kind.FLAG)
         return value
@@ -201,6 +223,16 @@ class _Reader:
         if place.endswith(".py"):
             place = str((self._folder / place).absolute())
         return f"{place}:{function}"
+
+    def _read_zone(self, name: str, value: Any) -> str:
+        text = self._read_text(name, value)
+        known = zoneinfo.available_timezones()
+        # A machine without a list of them leaves it to Spark's Java, which has its own.
+        if known and text not in known:
+            near = nearest_name(text, known)
+            hint = f", did you mean {near!r}?" if near else ""
+            raise SpecError(f"{self._where}: {name}: {value!r} is not {Kind.ZONE.value}{hint}")
+        return text
 
     def _read_duration(self, name: str, value: Any) -> float:
         try:
@@ -255,8 +287,11 @@ class _Reader:
         try:
             names.validate(value)
         except KafkaError as error:
-            raise SpecError(f"{self._where}: {name}: {error}") from None
-        return value
+            words = str(error)
+            if isinstance(value, Filled):
+                words = words.replace(value, value.shown) if value else words
+            raise SpecError(f"{self._where}: {name}: {words}") from None
+        return str(value)
 
     def _read_sources(self, name: str, value: Any) -> tuple[Source, ...]:
         if isinstance(value, str):
@@ -284,7 +319,22 @@ class _Reader:
             )
         if not isinstance(value, str) or not value.strip():
             raise self._wrong(name, value, Kind.SCHEMA)
-        return value.strip()
+        return str(value.strip())
+
+    def _read_address(self, name: str, value: Any) -> Address:
+        """A port of this machine's own interface, an address, or both and names for it."""
+        given = value if isinstance(value, dict) else {"listen": value}
+        self._refuse_unknown(
+            {f"{name}.{k}": 0 for k in given}, [f"{name}.{k}" for k in _ADDRESS_KEYS]
+        )
+        listen = given.get("listen")
+        if isinstance(listen, int) and not isinstance(listen, bool):
+            listen = f"{LOOPBACK}:{listen}"
+        host, colon, port = str(listen).rpartition(":")
+        if not colon or not host.strip("[]") or not port.isdecimal() or int(port) > MAX_PORT:
+            raise self._wrong(name, value, Kind.ADDRESS)
+        hosts = self._read_texts(f"{name}.hosts", given["hosts"]) if "hosts" in given else ()
+        return Address(host.strip("[]"), int(port), hosts)
 
     def _read_restart(self, name: str, value: Any) -> Restart:
         if value == "never":

@@ -19,6 +19,18 @@ def feeders(jobs: Sequence[Job]) -> dict[str, set[str]]:
     }
 
 
+def fed_by_any(name: str, sources: set[str], fed_by: dict[str, set[str]]) -> str | None:
+    """One of the sources from which rows come to the job, through others too; None for none."""
+    seen, queue = {name}, [name]
+    for current in queue:
+        found = sorted(fed_by[current] & sources)
+        if found:
+            return found[0]
+        queue += [feeder for feeder in sorted(fed_by[current]) if feeder not in seen]
+        seen.update(queue)
+    return None
+
+
 def levels(jobs: Sequence[Job]) -> list[list[str]]:
     """Jobs in the order in which a drained stop ends them: those that nobody feeds first.
     Jobs that feed each other in a circle come together, last."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import OttlaError
+from ottla.pipelines import dialects
+from ottla.pipelines.files import for_spark
 from ottla.pipelines.progress import StreamProgress
 from ottla.pipelines.report import JobReport, reason_of
 from ottla.pipelines.spec import AVAILABLE_NOW
@@ -28,8 +30,26 @@ _BATCH_END_POLL_S = 0.02
 CHORE_PAUSE_S = 30.0
 
 
+# A setting of the session by which a process of Spark Connect's learns that no batch may begin.
+OPEN, CLOSED = "open", "closed"
+_GATE = "ottla.pipeline.gate"
+
+
 class BatchHeld(OttlaError):
     """A batch came when the query was already being stopped."""
+
+
+def connect_gate(
+    each_batch: Callable[[DataFrame, int], None], gate: str
+) -> Callable[[DataFrame, int], None]:
+    """As `StreamRun._gate`, for a process of Spark Connect's: asks the session."""
+
+    def gated(batch: DataFrame, batch_id: int) -> None:
+        if batch.sparkSession.conf.get(gate, OPEN) == CLOSED:
+            raise BatchHeld(f"the query is being stopped: batch {batch_id} comes later")
+        each_batch(batch, batch_id)
+
+    return gated
 
 
 class StreamRun:
@@ -45,8 +65,12 @@ class StreamRun:
         trigger: str,
         restart: Restart,
         clock: Clock,
+        hide: Callable[[str], str] = str,
     ) -> None:
+        """`hide` takes secrets out of what is told."""
         self.job = job
+        self._hide = hide
+        self._gate_name = f"{_GATE}.{name}"
         self.name = name
         self.state = WAITING
         self.progress = StreamProgress()
@@ -79,6 +103,11 @@ class StreamRun:
     def rows_per_s(self) -> float:
         return 0.0 if self.is_over else self.progress.rows_per_s(self._now_s())
 
+    def bar(self, words: str) -> None:
+        """It never starts."""
+        self.state, self.error = FAILED, words
+        self._began_s = self._ended_s = self._now_s()
+
     def start(self) -> None:
         """A failure while starting counts as one while running."""
         if self.state == WAITING:
@@ -97,14 +126,20 @@ class StreamRun:
 
     def _launch(self, stream: Stream) -> Any:
         writer = stream.frame.writeStream.queryName(self.name).outputMode(stream.mode)
-        writer = writer.option("checkpointLocation", self._checkpoint)
+        writer = writer.option("checkpointLocation", for_spark(self._checkpoint))
         if self.trigger == AVAILABLE_NOW:
             writer = writer.trigger(availableNow=True)
         else:
             milliseconds = int(parse_duration_s(self.trigger) * 1000)
             writer = writer.trigger(processingTime=f"{milliseconds} milliseconds")
         if stream.each_batch is not None:
-            return writer.foreachBatch(self._gate(stream.each_batch)).start()
+            spark = stream.frame.sparkSession
+            gated = self._gate(stream.each_batch)
+            if dialects.is_connect(spark):
+                # Spark runs it in another process, where this object is not.
+                gated = connect_gate(stream.each_batch, self._gate_name)
+                spark.conf.set(self._gate_name, OPEN)
+            return writer.foreachBatch(gated).start()
         return writer.format(stream.format).options(**stream.options).start()
 
     def _gate(
@@ -119,6 +154,14 @@ class StreamRun:
             each_batch(batch, batch_id)
 
         return gated
+
+    def _close_gate(self) -> None:
+        self._closing = True
+        stream = self._stream
+        if stream is None or stream.each_batch is None or self.state != RUNNING:
+            return
+        if dialects.is_connect(stream.frame.sparkSession):
+            stream.frame.sparkSession.conf.set(self._gate_name, CLOSED)
 
     def poll(self) -> None:
         """Looks how the query is; starts it again where its pause is over."""
@@ -138,7 +181,7 @@ class StreamRun:
         if is_active:
             return True
         error = self._query.exception()
-        if self._held:
+        if self._held or (self._closing and BatchHeld.__name__ in str(error)):
             self._end(STOPPED)
         elif error is not None:
             self._fail(error)
@@ -167,7 +210,7 @@ class StreamRun:
             self.progress.absorb(report, now_s)
 
     def _fail(self, error: BaseException) -> None:
-        self.error = reason_of(error)
+        self.error = self._hide(reason_of(error))
         if self._tries >= self._restart.attempts:
             self._end(FAILED)
             return
@@ -190,12 +233,12 @@ class StreamRun:
         try:
             self._query.processAllAvailable()
         except Exception as error:
-            self.error = self.error or reason_of(error)
+            self.error = self.error or self._hide(reason_of(error))
 
     def stop(self, deadline_s: float, hurry: threading.Event) -> None:
         """Ends the query between two batches where it comes to that in time, or when one has
         only just begun: what its tasks have written by then is there before the rest."""
-        self._closing = True
+        self._close_gate()
         if self.state == RUNNING:
             self._read_progress()
             before = self.progress.batches
@@ -227,7 +270,7 @@ class StreamRun:
         try:
             note = after()
         except Exception as error:
-            self.state, self.error = FAILED, reason_of(error)
+            self.state, self.error = FAILED, self._hide(reason_of(error))
             return
         if note:
             self._notes.append(note)

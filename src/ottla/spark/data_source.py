@@ -5,6 +5,7 @@ Options and columns are those of Spark's Kafka connector.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -15,19 +16,15 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
 )
 
-from ottla.spark.options import parse_source_options
-from ottla.spark.source.readers import BatchReader, StreamReader
+from ottla.spark.errors import OptionError
+from ottla.spark.formats.projection import projected, source_schema
+from ottla.spark.options import SourceOptions, parse_source_options
+from ottla.spark.source.readers import BatchReader, FilteringReader, StreamReader
 from ottla.spark.unused_options import announce
 from ottla.spark.versions import HAS_ADMISSION_CONTROL, HAS_STREAM_ARROW_WRITER, refuse_missing
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-_COLUMNS = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
-    "timestamp TIMESTAMP, timestampType INT"
-)
-_HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
 class OttlaSource(DataSource):
@@ -35,24 +32,30 @@ class OttlaSource(DataSource):
     def name(cls) -> str:
         return "ottla"
 
-    def schema(self) -> str:
-        with_headers = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
-        return f"{_COLUMNS}, {_HEADERS}" if with_headers else _COLUMNS
+    def schema(self) -> StructType | str:
+        return source_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse_source_options(self.options, streaming=False)
-        announce(options.unused, self.options)
-        return BatchReader(options)
+        options = self._source_options(schema, streaming=False)
+        if not options.push_filters:
+            return BatchReader(options)
+        if not hasattr(DataSourceReader, "pushFilters"):
+            raise OptionError("pushFilters needs Spark 4.1 or later")
+        return FilteringReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        options = parse_source_options(self.options, streaming=True)
+        options = self._source_options(schema, streaming=True)
         refuse_missing(self.options)
-        announce(options.unused, self.options)
         if HAS_ADMISSION_CONTROL:
             return StreamReader(options)
         from ottla.spark.source.older_readers import OlderStreamReader
 
         return OlderStreamReader(options)
+
+    def _source_options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
+        options = parse_source_options(self.options, streaming=streaming)
+        announce(options.unused, self.options)
+        return replace(options, projection=projected(self.options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from ottla.spark.sink.writers import batch_writer

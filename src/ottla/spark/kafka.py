@@ -1,7 +1,7 @@
 """The cluster as planners and tasks of Spark see it: plain calls over `ottla.client`.
 
-Spark calls a data source from plain functions, so every call runs the event loop until it is
-answered. One client per process and cluster is kept: Spark reuses its Python workers.
+Spark calls a data source from plain functions. The client lives on a thread of its own; a call
+waits for its answer. One client per process and cluster is kept: Spark reuses its Python workers.
 """
 
 from __future__ import annotations
@@ -9,17 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+import time
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.client.cluster import MOVED, RETRY_PAUSE_MS, Cluster, response_error
 from ottla.config.definitions import ConfigError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime, system_runtime
 from ottla.spark.errors import OffsetError, SourceError, TopicMissing
+from ottla.spark.loop_thread import LoopClosed, LoopThread
 from ottla.spark.options import EARLIEST, LATEST, Connect, Subscription
 from ottla.types import ZERO_TOPIC_ID, TopicPartition, format_topic_id
 from ottla.wire import messages as m
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -51,7 +57,8 @@ class TopicNow(NamedTuple):
 
 
 class KafkaClient:
-    """Topics and offsets, asked for in plain calls; `cluster` and `run` are there for the rest.
+    """Topics and offsets, asked for in plain calls; `cluster`, `run` and `begin` are there for the
+    rest. What a coroutine touches, `cluster` above all, belongs to the client's thread.
 
     Not for use in several threads at once.
     """
@@ -59,29 +66,43 @@ class KafkaClient:
     def __init__(self, connect: Connect) -> None:
         self.connect = connect
         self.runtime = _runtime(connect)
-        self.loop = _new_loop()
         self.cluster = Cluster(
             self.runtime,
             connect.bootstrap,
             client_id=connect.client_id,
             credentials=connect.credentials,
         )
+        self.thread = LoopThread("ottla-spark-io", self.cluster.close)
         self.requests = 0
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result; what Kafka or the network says becomes a SourceError."""
+        return self.result(self.begin(coroutine))
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Goes on while the caller does something else; `result` waits for it."""
+        with self.plain_errors():
+            return self.thread.begin(coroutine)
+
+    def result(self, future: Future[T]) -> T:
+        with self.plain_errors():
+            return self.thread.result(future)
+
+    @contextmanager
+    def plain_errors(self) -> Iterator[None]:
         try:
-            return self.loop.run_until_complete(coroutine)
-        except KafkaError as error:
+            yield
+        except (KafkaError, LoopClosed) as error:
             raise SourceError(f"{self.connect.bootstrap}: {error}") from error
         except OSError as error:
             raise SourceError(f"{self.connect.bootstrap} cannot be reached: {error}") from error
 
     def close(self) -> None:
-        if not self.loop.is_closed():
-            self.loop.run_until_complete(self.cluster.close())
-            self.loop.run_until_complete(asyncio.sleep(0))
-            self.loop.close()
+        self.thread.close()
+
+    def now_s(self) -> float:
+        """A clock for plain code. The loop's own stands still while the loop has nothing to do."""
+        return self.runtime.clock.monotonic_ms() / 1000
 
     def topics(self, subscription: Subscription) -> dict[str, TopicNow]:
         """The subscribed topics that exist, each with the partitions that are subscribed."""
@@ -108,21 +129,31 @@ class KafkaClient:
             found[name] = TopicNow(_topic_id(topic), wanted)
         return dict(sorted(found.items()))
 
-    def existing_topics(self, subscription: Subscription) -> dict[str, TopicNow]:
-        """As `topics`; raises TopicMissing where one is not there, after a moment's patience."""
-        found = self.topics(subscription)
-        missing = _missing(subscription, found)
-        deadline = self.loop.time() + _FRESH_TOPIC_MS / 1000
-        while missing and self.loop.time() < deadline:
-            self.pause(RETRY_PAUSE_MS)
-            found = self.topics(subscription)
+    def existing_topics(
+        self, subscription: Subscription, expected: Collection[str] = ()
+    ) -> dict[str, TopicNow]:
+        """As `topics`; raises TopicMissing where one is not there, after a moment's patience.
+        Those that are `expected` are waited for as long, and may be missing."""
+        return self.run(self.find_existing_topics(subscription, expected))
+
+    async def find_existing_topics(
+        self, subscription: Subscription, expected: Collection[str] = ()
+    ) -> dict[str, TopicNow]:
+        deadline_s = self.now_s() + _FRESH_TOPIC_MS / 1000
+        while True:
+            found = await self._topics(subscription)
             missing = _missing(subscription, found)
+            if not missing and all(topic in found for topic in expected):
+                return found
+            if self.now_s() >= deadline_s:
+                break
+            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
         if missing:
             raise TopicMissing(f"{', '.join(missing)} does not exist at {self.connect.bootstrap}")
         return found
 
     def pause(self, milliseconds: float) -> None:
-        self.loop.run_until_complete(asyncio.sleep(milliseconds / 1000))
+        time.sleep(milliseconds / 1000)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self.list_offsets(dict.fromkeys(partitions, EARLIEST))
@@ -138,16 +169,17 @@ class KafkaClient:
     ) -> dict[TopicPartition, int]:
         """The first offset at or after a time in milliseconds, -1 where there is none; EARLIEST
         and LATEST are times too. One request per leader."""
-        return self.run(self._list_offsets(dict(times), int(read_committed)))
+        return self.run(self.find_offsets(times, read_committed=read_committed))
 
-    async def _list_offsets(
-        self, wanted: dict[TopicPartition, int], isolation: int
+    async def find_offsets(
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        deadline = self.loop.time() + self.connect.timeout_ms / 1000
+        wanted, isolation = dict(times), int(read_committed)
+        deadline = self.now_s() + self.connect.timeout_ms / 1000
         found: dict[TopicPartition, int] = {}
         refresh = False
         while wanted:
-            left_ms = max((deadline - self.loop.time()) * 1000, 1)
+            left_ms = max((deadline - self.now_s()) * 1000, 1)
             by_leader = await self.cluster.by_leader(wanted, refresh=refresh, timeout_ms=left_ms)
             answers = await asyncio.gather(
                 *(
@@ -165,7 +197,7 @@ class KafkaClient:
                 else:
                     raise KafkaError(answer.code, f"{partition}: {answer}")
             if problem is not None:
-                if self.loop.time() + RETRY_PAUSE_MS / 1000 > deadline:
+                if self.now_s() + RETRY_PAUSE_MS / 1000 > deadline:
                     raise problem
                 await asyncio.sleep(RETRY_PAUSE_MS / 1000)
                 refresh = True
@@ -176,9 +208,9 @@ class KafkaClient:
     ) -> dict[TopicPartition, int | KafkaError]:
         cls = m.ListOffsetsRequest
         topics: dict[str, list[m.ListOffsetsRequest.ListOffsetsPartition]] = {}
-        for partition, time in times.items():
+        for partition, moment in times.items():
             topics.setdefault(partition.topic, []).append(
-                cls.ListOffsetsPartition(partition_index=partition.partition, timestamp=time)
+                cls.ListOffsetsPartition(partition_index=partition.partition, timestamp=moment)
             )
         request = cls(
             replica_id=-1,
@@ -209,21 +241,30 @@ class KafkaClient:
         self,
         times: Mapping[TopicPartition, int],
         *,
-        latest: Mapping[TopicPartition, int] | None,
+        latest: Mapping[TopicPartition, int],
+        latest_without_match: bool,
         read_committed: bool,
     ) -> dict[TopicPartition, int]:
-        """Offsets by timestamp. Where no record is that young: `latest`, or an error with None.
-        With `read_committed` records of an open transaction are not looked at."""
+        """Offsets by timestamp. Where no record is that young: `latest`, or an error.
+
+        With `read_committed` a record may be young enough and not readable yet, behind the first
+        of an open transaction. It will be at or after `latest`, so that is where to begin.
+        """
         found = self.list_offsets(times, read_committed=read_committed)
-        for partition, offset in sorted(found.items()):
-            if offset >= 0:
-                continue
-            if latest is None:
-                raise OffsetError(
-                    f"{partition} has no record at or after timestamp {times[partition]}; "
-                    "startingOffsetsByTimestampStrategy=latest starts at its end"
-                )
-            found[partition] = latest[partition]
+        unmatched = [partition for partition in sorted(found) if found[partition] < 0]
+        found |= {partition: latest[partition] for partition in unmatched}
+        if latest_without_match or not unmatched:
+            return found
+        if read_committed:
+            uncommitted = self.list_offsets(
+                {partition: times[partition] for partition in unmatched}
+            )
+            unmatched = [partition for partition in unmatched if uncommitted[partition] < 0]
+        for partition in unmatched:
+            raise OffsetError(
+                f"{partition} has no record at or after timestamp {times[partition]}; "
+                "startingOffsetsByTimestampStrategy=latest starts at its end"
+            )
         return found
 
 
@@ -246,12 +287,6 @@ def _missing(subscription: Subscription, found: Mapping[str, TopicNow]) -> list[
                 for partition in sorted(set(partitions) - found[topic].partitions)
             ]
     return missing
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    import uvloop
-
-    return uvloop.new_event_loop()
 
 
 _kept: dict[tuple[int, Connect], KafkaClient] = {}

@@ -19,6 +19,8 @@ from ottla.config.definitions import ConfigError, nearest_name
 from ottla.security.sasl.exchange import Credentials
 from ottla.security.tls.settings import TlsSettings
 from ottla.spark.errors import OptionError
+from ottla.spark.formats.projection import VALUE_OPTIONS, Projection
+from ottla.spark.java_pattern import PatternError, translate
 from ottla.spark.unused_options import NOTHING_UNUSED, PREFIX, Unused, find_unused
 from ottla.wire.compression import CODEC_NAMES
 
@@ -27,6 +29,9 @@ EARLIEST, LATEST = -2, -1
 DEFAULT_FETCH_BYTES = 4 * 1024 * 1024
 DEFAULT_REQUEST_TIMEOUT_MS = 60_000
 DEFAULT_TRANSACTION_TIMEOUT_MS = 300_000
+# What CreateTopics can say.
+_MAX_PARTITIONS = (1 << 31) - 1
+_MAX_REPLICAS = (1 << 15) - 1
 _DEFAULT_TRIGGER_DELAY_MS = 15 * 60 * 1000
 
 _SOURCE_NAMES = (
@@ -40,18 +45,24 @@ _SOURCE_NAMES = (
     "startingOffsetsByTimestampStrategy",
     "failOnDataLoss",
     "minPartitions",
+    "minRecordsPerPartition",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "includeHeaders",
     "onTopicRecreated",
+    "columns",
+    "pushFilters",
+    *VALUE_OPTIONS,
 )
 _SINK_NAMES = (
     "topic",
     "includeHeaders",
     "deliveryGuarantee",
     "useTimestampColumn",
+    "topicPartitions",
+    "topicReplicationFactor",
     "txnAppId",
     "txnVersion",
 )
@@ -112,7 +123,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions: named topics, a pattern, or given partitions."""
+    """Which partitions: named topics, a pattern (as Python has it), or given partitions."""
 
     kind: str
     topics: tuple[str, ...] = ()
@@ -142,6 +153,7 @@ class SourceOptions:
     ending: Bound
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
+    min_records_per_partition: int | None = None
     max_records_per_partition: int | None = None
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -152,6 +164,9 @@ class SourceOptions:
     fetch_bytes: int = DEFAULT_FETCH_BYTES
     check_crcs: bool = True
     unused: Unused = NOTHING_UNUSED
+    # None: those of the official connector, the value as it is.
+    projection: Projection | None = None
+    push_filters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +179,9 @@ class SinkOptions:
     compression: int = 0
     batch_bytes: int | None = None
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
+    # A topic that is not there is made with these; None leaves it to the brokers.
+    topic_partitions: int | None = None
+    topic_replication_factor: int = -1
     # Names a batch write (of foreachBatch) so that it counts once, however often it is run.
     txn_app_id: str | None = None
     txn_version: int = 0
@@ -295,10 +313,17 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         _refuse_latest(starting)
     if streaming and any(name.lower().startswith("ending") for name in values):
         raise OptionError("a streaming query has no end: endingOffsets is for batch queries")
+    push_filters = options.flag("pushFilters", False)
+    if streaming and push_filters:
+        raise OptionError("pushFilters is for batch queries: Spark offers streams no filters")
     minimum = options.number("minOffsetsPerTrigger", at_least=1)
     maximum = options.number("maxOffsetsPerTrigger", at_least=1)
     if minimum and maximum and minimum > maximum:
         raise OptionError("minOffsetsPerTrigger cannot be larger than maxOffsetsPerTrigger")
+    fewest = options.number("minRecordsPerPartition", at_least=1)
+    most = options.number("maxRecordsPerPartition", at_least=1)
+    if fewest and most and fewest > most:
+        raise OptionError("minRecordsPerPartition cannot be larger than maxRecordsPerPartition")
     return SourceOptions(
         connect=options.connect(),
         subscription=_subscription(options),
@@ -306,7 +331,8 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         ending=ending,
         fail_on_data_loss=options.flag("failOnDataLoss", True),
         min_partitions=options.number("minPartitions", at_least=1),
-        max_records_per_partition=options.number("maxRecordsPerPartition", at_least=1),
+        min_records_per_partition=fewest,
+        max_records_per_partition=most,
         max_offsets=maximum,
         min_offsets=minimum,
         max_trigger_delay_ms=_duration_ms(options, "maxTriggerDelay", _DEFAULT_TRIGGER_DELAY_MS),
@@ -318,6 +344,7 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         fetch_bytes=options.kafka_number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
         check_crcs=(options.kafka("check.crcs") or "true").lower() != "false",
         unused=options.unused(() if streaming else _OF_STREAMS),
+        push_filters=push_filters,
     )
 
 
@@ -334,6 +361,10 @@ def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOpt
     if guarantee == "exactly_once" and acks != -1:
         raise OptionError("kafka.acks must be all with deliveryGuarantee=exactly_once")
     size = options.number("kafka.batch.size", at_least=1)
+    partitions, replicas = _new_topic(options)
+    topic = options.text("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError("topic is empty")
     app_id, version = options.text("txnAppId"), options.number("txnVersion", at_least=0)
     if (app_id is None) != (version is None):
         raise OptionError("txnAppId and txnVersion go together")
@@ -341,7 +372,9 @@ def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOpt
         raise OptionError("txnAppId is for batch writes: a streaming query has its own id")
     return SinkOptions(
         connect=options.connect(),
-        topic=options.text("topic"),
+        topic=None if topic is None else topic.strip(),
+        topic_partitions=partitions,
+        topic_replication_factor=replicas,
         exactly_once=guarantee == "exactly_once" or app_id is not None,
         txn_app_id=app_id,
         txn_version=version or 0,
@@ -358,6 +391,19 @@ def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOpt
     )
 
 
+def _new_topic(options: _Options) -> tuple[int | None, int]:
+    """Partitions and replicas of a topic that the sink makes; -1 is the brokers' default."""
+    partitions = options.number("topicPartitions", at_least=1)
+    replicas = options.number("topicReplicationFactor", at_least=1)
+    if replicas is not None and partitions is None:
+        raise OptionError("topicReplicationFactor goes with topicPartitions")
+    if partitions is not None and partitions > _MAX_PARTITIONS:
+        raise OptionError(f"topicPartitions must be at most {_MAX_PARTITIONS}, not {partitions}")
+    if replicas is not None and replicas > _MAX_REPLICAS:
+        raise OptionError(f"topicReplicationFactor must be at most {_MAX_REPLICAS}, not {replicas}")
+    return partitions, -1 if replicas is None else replicas
+
+
 def _subscription(options: _Options) -> Subscription:
     given = [name for name in SUBSCRIPTIONS if options.text(name) is not None]
     if len(given) != 1:
@@ -370,13 +416,12 @@ def _subscription(options: _Options) -> Subscription:
             raise OptionError("subscribe names no topic")
         return Subscription(kind, topics=topics)
     if kind == "subscribePattern":
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise OptionError(f"subscribePattern is not a regular expression: {error}") from None
         if not text:
             raise OptionError("subscribePattern is empty")
-        return Subscription(kind, pattern=text)
+        try:
+            return Subscription(kind, pattern=translate(text))
+        except PatternError as error:
+            raise OptionError(f"subscribePattern {text!r} cannot be used: {error}") from None
     assigned = _json_object(kind, text)
     partitions = []
     for topic, indexes in sorted(assigned.items()):

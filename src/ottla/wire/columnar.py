@@ -8,13 +8,14 @@ nothing that a broker imports may import this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ottla.wire import native
 from ottla.wire.compression import decompress
 from ottla.wire.primitives import Buffer
 from ottla.wire.records import (
@@ -44,6 +45,7 @@ SCHEMA = pa.schema(
     ]
 )
 SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
+COLUMNS = tuple(SCHEMA_WITH_HEADERS.names)
 
 # Plain bytes that become one Arrow record batch; keeps its offsets far below 2 GiB.
 MAX_PLAIN_BYTES = 16 * 1024 * 1024
@@ -55,6 +57,22 @@ _FIRST_STEP = 32
 _LAST_STEP = 4096
 # What zig-zag varints of one byte mean.
 _OF_ONE_BYTE: Longs = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], np.int64)
+
+
+# Beyond it microseconds do not fit: somebody wrote nanoseconds.
+_MAX_TIMESTAMP_MS = ((1 << 63) - 1) // 1000
+
+
+def _microseconds(timestamps_ms: Longs) -> pa.Array:
+    """As Spark has them; what it cannot hold is an error as with its own connector."""
+    if len(timestamps_ms):
+        furthest = max(int(timestamps_ms.max()), int(timestamps_ms.min()), key=abs)
+        if abs(furthest) > _MAX_TIMESTAMP_MS:
+            raise CorruptBatch(
+                f"a record has the timestamp {furthest}, which in milliseconds is beyond what a "
+                "timestamp of Spark can hold: is it in nanoseconds?"
+            )
+    return pa.array(timestamps_ms * 1000).view(pa.timestamp("us", tz="UTC"))
 
 
 class AbortedTransaction(NamedTuple):
@@ -123,13 +141,20 @@ def decode(
     start: int,
     end: int,
     include_headers: bool = False,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Arrow record batches with the records whose offsets are in [start, end)."""
+    """Arrow record batches with the records whose offsets are in [start, end).
+
+    Only the given `columns` are built, in their order; without them all but the headers are.
+    """
+    if columns is None:
+        columns = COLUMNS if include_headers else SCHEMA.names
+    schema = pa.schema([SCHEMA_WITH_HEADERS.field(name) for name in columns])
     for body in _bodies(batches):
-        columns = _decode_body(body, include_headers)
-        rows = _rows(columns, body.headers, topic, partition)
-        offsets = rows.column("offset").to_numpy()
+        fields = _decode_body(body, frozenset(columns))
+        offsets = _spread(body.headers, "base_offset") + fields.offset_deltas
         _check_order(offsets, body.headers)
+        rows = _rows(fields, offsets, body.headers, topic, partition, schema)
         first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))
         if first < last:
             yield rows if last - first == len(offsets) else rows.slice(first, last - first)
@@ -147,46 +172,105 @@ def _check_order(offsets: Longs, headers: Sequence[BatchHeader]) -> None:
 
 
 class _Body(NamedTuple):
-    """The plain records of some batches in one buffer, and where each batch begins and ends."""
+    """The plain records of some batches."""
 
-    plain: Buffer
-    spans: list[tuple[int, int]]
+    parts: list[Buffer]
     headers: list[BatchHeader]
+
+    @property
+    def counts(self) -> list[int]:
+        return [header.record_count for header in self.headers]
 
 
 def _bodies(batches: Sequence[Batch]) -> Iterator[_Body]:
     """Batches in groups of bounded size, each group decoded at once."""
-    group: list[tuple[BatchHeader, Buffer]] = []
+    group = _Body([], [])
     size = 0
     for header, data in batches:
         plain = memoryview(decompress(header.codec, data[HEADER_BYTES:]))
-        if group and size + len(plain) > MAX_PLAIN_BYTES:
-            yield _joined(group)
-            group, size = [], 0
-        group.append((header, plain))
+        if group.parts and size + len(plain) > MAX_PLAIN_BYTES:
+            yield group
+            group, size = _Body([], []), 0
+        group.parts.append(plain)
+        group.headers.append(header)
         size += len(plain)
-    if group:
-        yield _joined(group)
+    if group.parts:
+        yield group
 
 
-def _joined(group: list[tuple[BatchHeader, Buffer]]) -> _Body:
-    spans, position = [], 0
-    for _, plain in group:
-        spans.append((position, position + len(plain)))
-        position += len(plain)
-    joined = group[0][1] if len(group) == 1 else b"".join(plain for _, plain in group)
-    return _Body(joined, spans, [header for header, _ in group])
+class _Joined(NamedTuple):
+    """The plain records of some batches in one buffer, and where each batch begins and ends."""
+
+    plain: Buffer
+    spans: list[tuple[int, int]]
+    counts: list[int]
+
+    @classmethod
+    def of(cls, body: _Body) -> _Joined:
+        spans, position = [], 0
+        for plain in body.parts:
+            spans.append((position, position + len(plain)))
+            position += len(plain)
+        joined = body.parts[0] if len(body.parts) == 1 else b"".join(body.parts)
+        return cls(joined, spans, body.counts)
 
 
-class _Columns(NamedTuple):
+class _Fields(NamedTuple):
+    """Of all records of a body; those that nobody asked for are None."""
+
     timestamp_deltas: Longs
     offset_deltas: Longs
-    keys: pa.Array
-    values: pa.Array
+    keys: pa.Array | None
+    values: pa.Array | None
     headers: pa.Array | None
 
 
-def _decode_body(body: _Body, include_headers: bool) -> _Columns:
+def _decode_body(body: _Body, wanted: frozenset[str]) -> _Fields:
+    """By native code where there is some. What it does not take is malformed, and pure Python says
+    in which way."""
+    found = None if native.code is None else _decode_natively(native.code, body, wanted)
+    return found or _decode_in_python(body, wanted)
+
+
+def _decode_natively(code: Any, body: _Body, wanted: frozenset[str]) -> _Fields | None:
+    counts = body.counts
+    if min(counts) <= 0:
+        return None
+    made = tuple(name in wanted for name in ("key", "value", "headers"))
+    found = code.decode(list(zip(body.parts, counts, strict=True)), made)
+    if found is None:
+        return None
+    timestamps, offsets, keys, values, headers = found
+    total = sum(counts)
+    return _Fields(
+        np.frombuffer(timestamps, np.int64),
+        np.frombuffer(offsets, np.int64),
+        None if keys is None else _of_buffers(keys, total),
+        None if values is None else _of_buffers(values, total),
+        None if headers is None else _headers_of_buffers(headers, total),
+    )
+
+
+def _of_buffers(buffers: tuple[Any, Any, Any, int], count: int) -> pa.Array:
+    """An Arrow array on what native code made."""
+    *parts, nulls = buffers
+    whole = [None if part is None else pa.py_buffer(part) for part in parts]
+    return pa.Array.from_buffers(pa.binary(), count, whole, nulls)
+
+
+def _headers_of_buffers(buffers: tuple[Any, ...], count: int) -> pa.Array:
+    validity, bounds, nulls, keys, values = buffers
+    total = len(keys[1]) // 4 - 1
+    items = pa.StructArray.from_arrays(
+        [_strings(_of_buffers(keys, total)), _of_buffers(values, total)],
+        fields=list(HEADERS_TYPE.value_type),
+    )
+    whole = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(bounds)]
+    return pa.Array.from_buffers(HEADERS_TYPE, count, whole, nulls, children=[items])
+
+
+def _decode_in_python(parts: _Body, wanted: frozenset[str]) -> _Fields:
+    body = _Joined.of(parts)
     data = np.frombuffer(body.plain, np.uint8)
     sizes, starts = read_ints(data, _record_positions(data, body))
     ends = starts + sizes
@@ -206,19 +290,19 @@ def _decode_body(body: _Body, include_headers: bool) -> _Columns:
         or not bool(np.all((counts > 0) | (header_starts == ends)))
     ):
         raise CorruptBatch("a record is malformed: its fields do not fit its size")
-    headers = _headers(body.plain, data, counts, header_starts, ends) if include_headers else None
-    return _Columns(
-        timestamps,
-        offsets,
-        _slices(body.plain, key_starts, key_ends, key_lengths < 0),
-        _slices(body.plain, value_starts, value_ends, value_lengths < 0),
-        headers,
-    )
+    keys = values = headers = None
+    if "key" in wanted:
+        keys = _slices(body.plain, key_starts, key_ends, key_lengths < 0)
+    if "value" in wanted:
+        values = _slices(body.plain, value_starts, value_ends, value_lengths < 0)
+    if "headers" in wanted:
+        headers = _headers(body.plain, data, counts, header_starts, ends)
+    return _Fields(timestamps, offsets, keys, values, headers)
 
 
-def _record_positions(data: Bytes, body: _Body) -> Longs:
+def _record_positions(data: Bytes, body: _Joined) -> Longs:
     """Where every record begins, at its size."""
-    counts = [header.record_count for header in body.headers]
+    counts = body.counts
     for (begin, end), count in zip(body.spans, counts, strict=True):
         if not 0 < count <= (end - begin) // _MIN_RECORD_BYTES:
             raise CorruptBatch(f"{count} records in {end - begin} bytes")
@@ -417,31 +501,48 @@ def _strings(keys: pa.Array) -> pa.Array:
         return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
 
 
-def _rows(
-    columns: _Columns, headers: Sequence[BatchHeader], topic: str, partition: int
-) -> pa.RecordBatch:
+def _spread(headers: Sequence[BatchHeader], name: str) -> Any:
+    """What the headers of batches say, for each of their records."""
+    values = [getattr(header, name) for header in headers]
+    if len(values) == 1:
+        return values[0]
     counts = [header.record_count for header in headers]
-    total = len(columns.offset_deltas)
+    return np.repeat(np.array(values, np.int64), counts)
 
-    def spread(values: list[int]) -> Any:
-        return np.repeat(np.array(values, np.int64), counts) if len(values) > 1 else values[0]
 
-    timestamps = spread([header.base_timestamp for header in headers]) + columns.timestamp_deltas
+def _rows(
+    fields: _Fields,
+    offsets: Longs,
+    headers: Sequence[BatchHeader],
+    topic: str,
+    partition: int,
+    schema: pa.Schema,
+) -> pa.RecordBatch:
+    total = len(offsets)
+    made: dict[str, Callable[[], pa.Array | None]] = {
+        "key": lambda: fields.keys,
+        "value": lambda: fields.values,
+        "topic": lambda: pa.repeat(topic, total),
+        "partition": lambda: pa.array(np.full(total, partition, np.int32)),
+        "offset": lambda: pa.array(offsets),
+        "timestamp": lambda: _timestamps(fields.timestamp_deltas, headers),
+        "timestampType": lambda: pa.array(_timestamp_kinds(headers, total)),
+        "headers": lambda: fields.headers,
+    }
+    return pa.RecordBatch.from_arrays([made[name]() for name in schema.names], schema=schema)
+
+
+def _timestamp_kinds(headers: Sequence[BatchHeader], total: int) -> npt.NDArray[np.int32]:
+    """1 where the broker's time counts, 0 where the producer's does."""
     by_broker = [header.is_log_append_time for header in headers]
-    kinds = np.zeros(total, np.int32)
-    if any(by_broker):
-        kinds += np.repeat(np.array(by_broker, np.int32), counts)
-        appended = np.repeat(np.array([h.max_timestamp for h in headers], np.int64), counts)
-        timestamps = np.where(kinds == 1, appended, timestamps)
-    arrays = [
-        columns.keys,
-        columns.values,
-        pa.repeat(topic, total),
-        pa.array(np.full(total, partition, np.int32)),
-        pa.array(spread([header.base_offset for header in headers]) + columns.offset_deltas),
-        pa.array(timestamps * 1000).view(pa.timestamp("us", tz="UTC")),
-        pa.array(kinds),
-    ]
-    if columns.headers is None:
-        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-    return pa.RecordBatch.from_arrays([*arrays, columns.headers], schema=SCHEMA_WITH_HEADERS)
+    if not any(by_broker):
+        return np.zeros(total, np.int32)
+    return np.repeat(np.array(by_broker, np.int32), [header.record_count for header in headers])
+
+
+def _timestamps(deltas: Longs, headers: Sequence[BatchHeader]) -> pa.Array:
+    timestamps = _spread(headers, "base_timestamp") + deltas
+    kinds = _timestamp_kinds(headers, len(deltas))
+    if kinds.any():
+        timestamps = np.where(kinds == 1, _spread(headers, "max_timestamp"), timestamps)
+    return _microseconds(timestamps)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ottla.wire import native
 from ottla.wire.checksum import crc32c
 from ottla.wire.compression import compress
 from ottla.wire.records import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, TRANSACTIONAL
@@ -78,9 +79,44 @@ def encode(
     rows: Rows, partitions: npt.NDArray[np.integer], *, batch_bytes: int = DEFAULT_BATCH_BYTES
 ) -> Iterator[EncodedBatch]:
     """Batches by partition, in the order of the rows within each partition."""
-    count = len(partitions)
-    if not count:
+    if not len(partitions):
         return
+    code = native.code
+    if code is not None and int(partitions.max()) < code.MOST_PARTITIONS:
+        yield from _encode_natively(code, rows, partitions, batch_bytes)
+    else:
+        yield from _encode_in_python(rows, partitions, batch_bytes)
+
+
+def _encode_natively(
+    code: Any, rows: Rows, partitions: npt.NDArray[np.integer], batch_bytes: int
+) -> Iterator[EncodedBatch]:
+    block = None if rows.headers is None else encode_headers(rows.headers)
+    lanes = code.encode_records(
+        np.ascontiguousarray(partitions, np.int64),
+        np.ascontiguousarray(rows.timestamps_ms, np.int64),
+        None if rows.keys is None else exported(rows.keys),
+        exported(rows.values),
+        None if block is None else exported(block),
+        batch_bytes,
+    )
+    for partition, records, batches in lanes:
+        view = memoryview(records)
+        for count, base_timestamp, max_timestamp, begin, end in batches:
+            body = view[begin:end]
+            yield EncodedBatch(partition, count, base_timestamp, max_timestamp, body)
+
+
+def exported(column: pa.Array) -> tuple[Any, Any, Any, int]:
+    """The buffers of a column as native code takes them, and where it begins in them."""
+    validity, bounds, data = column.buffers()
+    return validity if column.null_count else None, bounds or b"", data or b"", column.offset
+
+
+def _encode_in_python(
+    rows: Rows, partitions: npt.NDArray[np.integer], batch_bytes: int
+) -> Iterator[EncodedBatch]:
+    count = len(partitions)
     order = np.argsort(_narrow(partitions), kind="stable")
     sizes = _Sizes.of(rows, order)
     sorted_partitions = partitions[order]
@@ -266,13 +302,20 @@ def encode_headers(headers: pa.Array) -> pa.Array:
     items = headers.flatten()
     if items.null_count or items.field(0).null_count:
         raise ValueError("a header, or the key of a header, is null")
+    keys, values = items.field(0).cast(pa.binary()), items.field(1).cast(pa.binary())
+    if native.code is not None:
+        made = native.code.encode_headers(per_row, exported(keys), exported(values))
+        return pa.Array.from_buffers(pa.binary(), count, [None, *map(pa.py_buffer, made)])
+    return _encode_headers_in_python(per_row, keys, values)
+
+
+def _encode_headers_in_python(per_row: Longs, keys: pa.Array, values: pa.Array) -> pa.Array:
+    count, total = len(per_row), len(keys)
     counts = zigzag(per_row)
     heads = _pack([counts], [varint_lengths(counts)])
-    if not len(items):
+    if not total:
         return heads
-    keys, values = items.field(0).cast(pa.binary()), items.field(1).cast(pa.binary())
     key_lengths, value_lengths = zigzag(_lengths(keys)), zigzag(_lengths(values))
-    total = len(items)
     parts = [
         _pack([key_lengths], [varint_lengths(key_lengths)]),
         keys,

@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ottla.spark.launch.session import session, stop_session
 MAX_RESTARTS = 50
 POLL_S = 0.2
 DRAIN_TIMEOUT_S = 400
+SLOW_ROWS = 25
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class Settings:
     cores: int = 2
     guarantee: str = "exactly_once"
     records_per_batch: int = 1500
+    # How long the stream takes over each row, before the shuffle and after it.
+    row_ms: float = 0.0
+    transaction_timeout_ms: int = 300_000
 
     @property
     def archive(self) -> Path:
@@ -92,13 +97,33 @@ class Copy:
         )
         # No number of partitions: adaptive execution would be free to choose it.
         shuffled = frame.load().selectExpr("key", "value").repartition("key")
+        if settings.row_ms:
+            # Rows of a long task must come in the same order when it runs again.
+            ordered = shuffled.sortWithinPartitions("value")
+            shuffled = ordered.mapInArrow(slowly(settings.row_ms), "key BINARY, value BINARY")
         sink = shuffled.writeStream.format("ottla").options(
             **connection,
             topic=settings.target,
             deliveryGuarantee=settings.guarantee,
+            **{"kafka.transaction.timeout.ms": str(settings.transaction_timeout_ms)},
             checkpointLocation=f"{settings.folder}/checkpoint-copy",
         )
         return sink.trigger(**trigger).start()
+
+
+def slowly(row_ms: float) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """A function that takes its time over each row and hands rows on a few at a time."""
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
+
+        for batch in batches:
+            for first in range(0, batch.num_rows, SLOW_ROWS):
+                some = batch.slice(first, SLOW_ROWS)
+                time.sleep(some.num_rows * row_ms / 1000)
+                yield some
+
+    return work
 
 
 def archive_pipeline(settings: Settings, trigger: str) -> Pipeline:
@@ -135,6 +160,8 @@ def main() -> None:
             "spark.sql.shuffle.partitions": "4",
             "spark.ui.showConsoleProgress": "false",
             "spark.log.level": "WARN",
+            # Spark gathers rows before it hands them to a worker.
+            **({"spark.sql.execution.arrow.maxRecordsPerBatch": "25"} if settings.row_ms else {}),
         },
     )
     copy = Copy(spark, settings)

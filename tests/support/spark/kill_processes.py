@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -20,6 +20,7 @@ WAIT_S = 180.0
 DRAIN_WAIT_S = 900.0
 LOST_TASK = re.compile(r"Lost task .* in stage ")
 STARTED = re.compile(r"^driver: streams are running$", re.MULTILINE)
+REFUSED = re.compile(r"is older than micro-batch \d+, which was written before")
 DAEMON = "pyspark.daemon"
 FAILED_QUERY = re.compile(r"driver: copy failed|Query archive .* terminated with error")
 
@@ -144,13 +145,20 @@ class Driver:
         everybody = {p.pid for p in tree}
         return [p for p in tree if DAEMON not in p.command or p.parent in everybody]
 
+    @property
+    def checkpoint(self) -> Path:
+        return self._folder / "checkpoint-copy"
+
+    def await_that(self, condition: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while not condition():
+            self.check()
+            assert time.monotonic() < deadline, f"{otherwise}:\n{self.tail()}"
+            time.sleep(0.1)
+
     def await_streams(self) -> None:
         """A driver that has just been started takes several seconds, and SIGTERM ends it then."""
-        deadline = time.monotonic() + WAIT_S
-        while self.count(STARTED) < self.starts:
-            self.check()
-            assert time.monotonic() < deadline, f"no streams:\n{self.tail()}"
-            time.sleep(0.1)
+        self.await_that(lambda: self.count(STARTED) >= self.starts, "no streams")
 
     def finish(self) -> None:
         """Lets it read to the end and waits for it."""

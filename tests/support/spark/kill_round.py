@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -17,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import ProcessCluster
 from tests.support.spark.kill_driver import Settings
-from tests.support.spark.kill_processes import FAILED_QUERY, LOST_TASK, WAIT_S, Driver
+from tests.support.spark.kill_processes import FAILED_QUERY, LOST_TASK, REFUSED, WAIT_S, Driver
 from tests.support.spark.pipeline_helpers import read_topic
 
 SOURCE, TARGET = "numbers", "copied"
@@ -31,14 +32,33 @@ PADDING = 80
 # The shortest session that the store grants: two of its ticks.
 OVERRIDES = {"zookeeper.session.timeout.ms": "4000"}
 KILLS = ("driver", "worker", "worker", "broker")
+# With a checkpoint of the past put back in between.
+KILLS_AND_CHECKPOINT = ("worker", "checkpoint", "driver")
 # Lost connections are what the test is about: librdkafka need not print them.
 QUIET = {"log_level": 2, "reconnect.backoff.max.ms": 500}
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is written, and how slowly the stream works on it."""
+
+    records: int = RECORDS
+    per_second: int = RECORDS_PER_SECOND
+    padding: int = PADDING
+    row_ms: float = 0.0
+    transaction_timeout_ms: int = 300_000
+
+
+LOAD = Load()
+# Tasks of several seconds whose transactions may be open for three: more than one each.
+SLOW = Load(records=1_500, per_second=60, padding=20_000, row_ms=20, transaction_timeout_ms=3_000)
 
 
 class Numbers:
     """An idempotent producer on a thread of its own: every number once, at a steady rate."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, load: Load) -> None:
+        self._load = load
         self.failures: Counter[str] = Counter()
         self.total = 0
         self._producer = Producer(
@@ -60,19 +80,20 @@ class Numbers:
         assert self.failures == {}, self.failures
 
     def _run(self) -> None:
+        pause_every = max(self._load.per_second // 6, 1)
         for number in count():
-            if self._stop.is_set() or (number >= RECORDS and self._enough.is_set()):
+            if self._stop.is_set() or (number >= self._load.records and self._enough.is_set()):
                 return
             self._producer.produce(
                 SOURCE,
-                (b"%d:" % number).ljust(PADDING, b"."),
+                (b"%d:" % number).ljust(self._load.padding, b"."),
                 key=b"key-%d" % (number % KEYS),
                 on_delivery=self._answered,
             )
             self.total = number + 1
             self._producer.poll(0.0)
-            if number % 100 == 0:
-                self._stop.wait(100 / RECORDS_PER_SECOND)
+            if number % pause_every == 0:
+                self._stop.wait(pause_every / self._load.per_second)
 
     def _answered(self, error: object, _message: object) -> None:
         if error is not None:
@@ -118,12 +139,15 @@ class Kill:
     pause_s: float
 
 
-def schedule(choice: random.Random) -> list[Kill]:
+def schedule(
+    choice: random.Random, kills: Sequence[str] = KILLS, records: int = RECORDS
+) -> list[Kill]:
     """Half of the kills come at the very moment at which a transaction was seen to be committed:
     Spark has not yet noted the end of the micro-batch then."""
-    order = list(KILLS)
+    order = list(kills)
     choice.shuffle(order)
-    places = sorted(choice.sample(range(500, int(RECORDS * 0.8), 100), len(order)))
+    step = records // 80
+    places = sorted(choice.sample(range(5 * step, int(records * 0.8), step), len(order)))
     pauses = [choice.choice([0.0, choice.uniform(0.0, 1.5)]) for _ in order]
     return [Kill(*kill) for kill in zip(order, places, pauses, strict=True)]
 
@@ -190,9 +214,9 @@ class Killer:
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
         self._down: int | None = None
 
-    def run(self, choice: random.Random) -> None:
+    def run(self, choice: random.Random, kills: Sequence[str], records: int) -> None:
         self._driver.start(cores=2)
-        for kill in schedule(choice):
+        for kill in schedule(choice, kills, records):
             self._follower.await_records(kill.after_records, self._driver)
             time.sleep(kill.pause_s)
             self._done.kills.append(f"{kill.who} {self._follower.seen}")
@@ -215,9 +239,32 @@ class Killer:
             self._driver.start(cores=choice.choice([2, 3]))
         elif who == "worker":
             self._driver.kill_workers(choice)
+        elif who == "checkpoint":
+            self._put_older_checkpoint_back()
         else:
             self._down = choice.randrange(BROKERS)
             self._cluster.kill(self._down)
+
+    def _put_older_checkpoint_back(self) -> None:
+        """The sink must refuse it; with the newest one the query goes on as if nothing had been."""
+        now, older, newest = (
+            self._driver.checkpoint.with_name(f"checkpoint-{name}")
+            for name in ("copy", "older", "newest")
+        )
+        self._driver.kill()
+        shutil.copytree(now, older)
+        self._driver.start(cores=2)
+        last = last_commit(older)
+        self._driver.await_that(lambda: last_commit(now) >= last + 3, "no more micro-batches")
+        self._driver.kill()
+        now.rename(newest)
+        older.rename(now)
+        self._driver.start(cores=2)
+        self._driver.await_that(lambda: self._driver.count(REFUSED) > 0, "nothing is refused")
+        self._driver.kill()
+        shutil.rmtree(now)
+        newest.rename(now)
+        self._driver.start(cores=2)
 
     def _restart(self) -> None:
         assert self._down is not None
@@ -237,6 +284,12 @@ class Killer:
         )
 
 
+def last_commit(checkpoint: Path) -> int:
+    """The last micro-batch that Spark has noted as done."""
+    names = [path.name for path in (checkpoint / "commits").glob("*")]
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
 def numbers_in_topic(servers: str) -> list[int]:
     values = (message.value() or b"" for message in read_topic(servers, TARGET))
     return [int(value.partition(b":")[0]) for value in values]
@@ -251,7 +304,13 @@ def numbers_in_archive(folder: Path) -> list[int]:
     return found
 
 
-def run_round(seed: int, folder: Path, guarantee: str = "exactly_once") -> Round:
+def run_round(
+    seed: int,
+    folder: Path,
+    guarantee: str = "exactly_once",
+    kills: Sequence[str] = KILLS,
+    load: Load = LOAD,
+) -> Round:
     """The folder keeps logs, checkpoints and archive for those who ask why it failed."""
     folder.mkdir(parents=True)
     print(f"seed {seed}, {guarantee}, all files in {folder}", flush=True)
@@ -264,12 +323,19 @@ def run_round(seed: int, folder: Path, guarantee: str = "exactly_once") -> Round
         wanted = [NewTopic(name, PARTITIONS, BROKERS, config=config) for name in (SOURCE, TARGET)]
         for created in admin.create_topics(wanted).values():
             created.result(60)
-        settings = Settings(servers, SOURCE, TARGET, str(folder), guarantee=guarantee)
-        numbers = Numbers(servers)
+        settings = Settings(
+            *(servers, SOURCE, TARGET, str(folder)),
+            guarantee=guarantee,
+            row_ms=load.row_ms,
+            transaction_timeout_ms=load.transaction_timeout_ms,
+        )
+        numbers = Numbers(servers, load)
         follower = Follower(servers)
         try:
             with Driver(settings) as driver:
-                Killer(cluster, driver, follower, done).run(random.Random(seed))
+                Killer(cluster, driver, follower, done).run(
+                    random.Random(seed), kills, load.records
+                )
                 numbers.finish()
                 driver.finish()
                 done.lost_tasks = driver.count(LOST_TASK)

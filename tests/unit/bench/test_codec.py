@@ -67,6 +67,7 @@ def test_a_goal_is_judged_by_the_ratio() -> None:
 def test_every_row_is_measured_beside_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "ROUNDS", 1)
     monkeypatch.setattr(codec.validation, "rows", list)
+    monkeypatch.setattr(codec, "_column_rows", list)
     rows = codec.run()
     assert len(rows) == 8
     assert all(row.ours > 0 and row.peer is not None and row.peer > 0 for row in rows)

@@ -10,7 +10,7 @@ from ottla.cli import pipeline as command
 from ottla.cli.main import run
 from ottla.pipelines.report import JobReport, PipelineReport
 from ottla.pipelines.spec import Archive, Ingest, Restore, Transform
-from ottla.pipelines.spec_keys import Source, TopicSpec
+from ottla.pipelines.spec_keys import Address, Source, TopicSpec
 
 FILE = """
 name: p
@@ -26,8 +26,8 @@ def executed(monkeypatch):
     """What would have been run, and a report in its place."""
     calls = []
 
-    def execute(pipeline, limit_s):
-        calls.append((pipeline, limit_s))
+    def execute(pipeline, limit_s, choices):
+        calls.append((pipeline, limit_s, choices))
         state = "failed" if pipeline.name == "bad" else "finished"
         return PipelineReport(pipeline.name, 1.0, (JobReport("j", "archive", state, 5),))
 
@@ -42,16 +42,37 @@ def test_a_file_is_run_with_what_the_command_line_says(tmp_path, executed, capsy
     options = ["--master", "spark://h:7077", "--trigger", "available_now", "--for", "2 minutes"]
     options += ["--checkpoints", str(tmp_path / "c"), "--metrics", "9400", "--format", "kafka"]
     assert run(["pipeline", "run", str(file), *options, "--output", "json"]) == 0
-    ((pipeline, limit_s),) = executed
+    ((pipeline, limit_s, _),) = executed
     assert limit_s == 120
     assert (pipeline.master, pipeline.trigger, pipeline.format) == (
         "spark://h:7077",
         "available_now",
         "kafka",
     )
-    assert (pipeline.checkpoints, pipeline.metrics_port) == (str(tmp_path / "c"), 9400)
+    assert pipeline.checkpoints == str(tmp_path / "c")
+    assert pipeline.metrics_address() == Address("127.0.0.1", 9400) and not pipeline.fail_fast
     assert pipeline.bootstrap_servers == "from.file:1"
     assert json.loads(capsys.readouterr().out)["jobs"][0]["rows_in"] == 5
+
+
+def test_what_becomes_of_checkpoints_and_failures_is_said_on_the_command_line(tmp_path, executed):
+    file = tmp_path / "p.yaml"
+    file.write_text(FILE + "metrics_port: 1\n")
+    options = ["--reset", "a", "--reset", "b", "--adopt", "c", "--fail-fast"]
+    assert run(["pipeline", "run", str(file), *options, "--metrics", "0.0.0.0:9401"]) == 0
+    ((pipeline, _, choices),) = executed
+    assert choices == ({"a", "b"}, {"c"})
+    assert pipeline.fail_fast
+    assert pipeline.metrics_address() == Address("0.0.0.0", 9401)
+
+
+def test_secrets_on_the_command_line_come_from_files(tmp_path, executed):
+    (tmp_path / "password").write_text("hunter2\n")
+    setting = f"sasl.password=${{file:{tmp_path}/password}}"
+    assert run(["pipeline", "archive", "--from", "a", "--path", "x", "--kafka", setting]) == 0
+    ((pipeline, *_),) = executed
+    assert pipeline.jobs[0].kafka == {"sasl.password": "hunter2"}
+    assert pipeline.secrets.hide("got hunter2") == f"got ${{file:{tmp_path}/password}}"
 
 
 def test_brokers_come_from_the_option_the_file_or_the_environment(tmp_path, executed, monkeypatch):
@@ -62,7 +83,7 @@ def test_brokers_come_from_the_option_the_file_or_the_environment(tmp_path, exec
     run(["pipeline", "run", str(file)])
     file.write_text(FILE.replace("bootstrap_servers: from.file:1\n", ""))
     run(["pipeline", "run", str(file)])
-    assert [pipeline.bootstrap_servers for pipeline, _ in executed] == [
+    assert [pipeline.bootstrap_servers for pipeline, *_ in executed] == [
         "from.option:1",
         "from.file:1",
         "from.environment:1",
@@ -132,7 +153,7 @@ def test_a_failed_job_is_exit_code_1(tmp_path, executed, capsys):
 )
 def test_a_job_is_the_same_on_the_command_line_as_in_a_file(arguments, job, executed):
     assert run(["pipeline", *arguments]) == 0
-    ((pipeline, _),) = executed
+    ((pipeline, _, _),) = executed
     (made,) = pipeline.jobs
     assert made.name.startswith(job.kind)
     assert made == type(job)(**{**vars(job), "name": made.name})

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from ottla.client.partitioner import StickyChoice, murmur2, partition_of_key
+from tests.support.native import FORMS, in_force
+
+
+@pytest.fixture(params=FORMS, scope="module", autouse=True)
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test here runs on native code and on pure Python."""
+    with in_force(request.param):
+        yield
 
 
 @pytest.mark.parametrize(

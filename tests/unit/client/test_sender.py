@@ -146,3 +146,9 @@ async def test_acks_0_waits_for_no_answer(kafka: FakeKafka, cluster: Cluster, st
     pending = {FIRST: batch(b"a")}
     await BatchSender(cluster, acks=0).send(pending)
     assert pending == {}
+
+
+async def test_what_an_answer_leaves_out_is_not_stored(kafka: FakeKafka, cluster: Cluster) -> None:
+    kafka.on(m.ProduceRequest, lambda _: m.ProduceResponse(responses=[]))
+    with pytest.raises(NotStored, match="broker 1 answered without the partition"):
+        await BatchSender(cluster).send({FIRST: batch(b"a")})

@@ -49,12 +49,24 @@ def test_progress_counts_every_batch_once():
     assert told.rows_in == 45
 
 
+def test_rows_in_are_told_by_each_source_on_spark_connect():
+    told = StreamProgress()
+    sources = [{"numInputRows": 3}, {"numInputRows": 4}]
+    told.absorb(progress(0, None, sources=sources), 1.0)
+    assert told.rows_in == 7
+
+
 def test_rows_out_are_told_by_the_sink_or_observed():
     told = StreamProgress()
     told.absorb(progress(0, 10) | {"sink": {"numOutputRows": 7}}, 1.0)
     by_function = {"sink": {"numOutputRows": -1}, "observedMetrics": {ROWS_OUT: {"n": 4}}}
     told.absorb(progress(1, 5) | by_function, 2.0)
-    bad = {f"{LEFT_OUT}_0": {"n": 2}, f"{LEFT_OUT}_1": {"n": 1}, "other": {"m": 9}}
+    bad = {
+        f"{LEFT_OUT}_0": {"n": 2},
+        f"{LEFT_OUT}_1": {"n": 1},
+        "other": {"m": 9},
+        f"{LEFT_OUT}_2": {},
+    }
     told.absorb(progress(2, 5) | {"observedMetrics": bad}, 3.0)
     assert (told.rows_in, told.rows_out, told.left_out, told.last_batch) == (20, 11, 3, 2)
     # A window that is over, told by a batch without input; then nothing, again and again.
@@ -215,3 +227,32 @@ def test_a_pipeline_file_is_read_without_spark():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("committed", "planned", "found"),
+    [
+        (5, 5, []),
+        (4, 5, []),  # batch 5 was cut off and runs again
+        (4, 4, ["b5"]),
+        (2, 2, ["b3", "b4", "b5"]),
+        (2, 3, ["b4", "b5"]),
+        (
+            1,
+            2,
+            ["c0-2", "b3", "b4", "b5"],
+        ),  # batch 2 runs again, and its rows were joined with others
+        (1, 1, ["c0-2", "b3", "b4", "b5"]),
+        (-1, -1, ["c0-2", "b3", "b4", "b5"]),
+    ],
+)
+def test_files_after_a_checkpoint(committed, planned, found):
+    names = {
+        "c0-2": archive_files.joined_file(QUERY, 0, 2),
+        **{f"b{n}": archive_files.batch_file(QUERY, n, 0) for n in (3, 4, 5)},
+        "other": archive_files.batch_file(OTHER, 9, 0),
+        "stray": "part-0.parquet",
+    }
+    entries = [FileEntry(f"/a/{name}", 1) for name in names.values()]
+    later = archive_files.later(entries, QUERY, committed, planned)
+    assert [file.entry.name for file in later] == [names[name] for name in found]

@@ -10,7 +10,7 @@ def test_tasks_have_a_partition_or_a_group_of_their_own():
     notes = merge_notes(
         "g",
         {
-            "g": {0: CommittedOffset(7, "10"), 1: CommittedOffset(6, "20")},
+            "g": {0: CommittedOffset(7, "10 00000000000000ff more"), 1: CommittedOffset(6, "20")},
             "g-1": {0: CommittedOffset(5, "99")},  # before the topic grew
             "g-2": {0: CommittedOffset(7, "3"), 1: CommittedOffset(7, "")},
         },

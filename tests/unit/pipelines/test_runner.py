@@ -90,11 +90,13 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(monkeypatch):
+def jobs(monkeypatch, tmp_path):
     fakes = Jobs()
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runner, "_module", fakes.module)
     monkeypatch.setattr(runner.topics, "with_admin", lambda servers, kafka, work: None)
-    monkeypatch.setattr(runner.before_spark, "find", lambda pipeline: fakes.wrong)
+    monkeypatch.setattr(runner.before_spark, "find", lambda pipeline, choices: fakes.wrong)
+    monkeypatch.setattr(runner.clusters, "ids", lambda pipeline: {})
     monkeypatch.setattr(runner.plans, "find", lambda context: fakes.wrong_plans)
     monkeypatch.setattr(runner, "POLL_S", 0.001)
     return fakes
@@ -195,19 +197,63 @@ def test_a_limit_ends_a_run(jobs):
     assert "stop first" in jobs.diary
 
 
-def test_one_failure_for_good_ends_all_without_draining(jobs):
+def test_one_failure_for_good_is_told_at_once_and_the_others_go_on(jobs):
     jobs.queries = {"second": {"looks": 2, "error": ValueError("no")}}
-    report = run(jobs)
+    signal, said, looks = StopSignal(), [], []
+
+    def watch(streams):
+        looks.append([stream.state for stream in streams])
+        if len(looks) > 5:
+            signal.stop()
+
+    report = run(jobs, signal=signal, watch=watch, announce=said.append)
+    assert said == ["second: failed for good; the other jobs go on: no"]
+    assert looks[5] == ["running", "failed", "running"]
+    assert [job.state for job in report.jobs] == [
+        *("finished", "stopped", "failed", "stopped", "finished"),
+    ]
+    assert not report.is_sound and report.job("second").error == "no"
+    assert "drain third" in jobs.diary and jobs.diary[-1] == "run last"
+
+
+def test_what_is_there_now_goes_on_after_a_failure_to_its_end(jobs):
+    jobs.queries = {name: {"looks": 3} for name in ("first", "second", "third")}
+    jobs.queries["first"]["error"] = ValueError("no")
+    report = run(jobs, trigger="available_now")
+    assert [job.state for job in report.jobs] == [
+        *("finished", "finished", "finished", "failed", "finished"),
+    ]
+
+
+def test_one_failure_for_good_ends_all_without_draining_where_that_is_wanted(jobs):
+    jobs.queries = {"second": {"looks": 2, "error": ValueError("no")}}
+    pipeline = parse_pipeline(PIPELINE.format(trigger="1 second") + "fail_fast: true\n")
+    said = []
+    report = run_pipeline(pipeline, SimpleNamespace(), announce=said.append)
+    assert said == ["second: failed for good: no"]
     assert not report.is_sound
     assert report.job("second").error == "no"
     assert "drain third" not in jobs.diary and "stop third" in jobs.diary
     assert "run last" not in jobs.diary
 
 
-def test_a_failed_restore_is_told_and_nothing_comes_after(jobs):
+def test_what_a_failed_restore_feeds_is_not_started(jobs):
     jobs.broken = {"before": SpecError("holds records")}
-    report = run(jobs)
+    text = PIPELINE.format(trigger="1 second").replace("topic: z", "topic: a")
+    report = run_pipeline(parse_pipeline(text), SimpleNamespace(), limit_s=0)
     assert (report.job("before").state, report.job("before").error) == ("failed", "holds records")
+    assert jobs.diary == ["run before", "start first", "stop first", "run last"]
+    for name in ("second", "third"):
+        assert (report.job(name).state, report.job(name).error) == (
+            "failed",
+            "was not started: before, which feeds it, has failed",
+        )
+
+
+def test_nothing_comes_after_a_failed_restore_where_that_is_wanted(jobs):
+    jobs.broken = {"before": SpecError("holds records")}
+    pipeline = parse_pipeline(PIPELINE.format(trigger="1 second") + "fail_fast: true\n")
+    assert not run_pipeline(pipeline, SimpleNamespace()).is_sound
     assert jobs.diary == ["run before"]
 
 

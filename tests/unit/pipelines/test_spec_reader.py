@@ -8,7 +8,7 @@ import pytest
 
 from ottla.pipelines import SpecError, TopicSpec, load_pipeline, parse_pipeline
 from ottla.pipelines.spec import JOB_KINDS, Archive, Ingest, Pipeline, Transform
-from ottla.pipelines.spec_keys import Restart, Source, parse_duration_s, view_name
+from ottla.pipelines.spec_keys import Address, Restart, Source, parse_duration_s, view_name
 from ottla.pipelines.spec_reader import job_from_values, override
 
 EXAMPLE = """
@@ -158,10 +158,84 @@ def test_jobs_that_do_not_go_together():
         parse_pipeline("jobs:\n" + twice + twice.replace("name: x", "name: y"))
     first = "  - ingest: {format: rate, topic: {name: a, partitions: 1}}\n"
     with pytest.raises(SpecError, match="the topic a is declared in two ways"):
-        parse_pipeline("jobs:\n" + first + first.replace("partitions: 1", "partitions: 2"))
-    again = parse_pipeline("jobs:\n" + first + "  - ingest: {format: rate, topic: a}\n")
+        parse_pipeline(
+            "jobs:\n" + first + first.replace("{format", "{name: b, format").replace("s: 1", "s: 2")
+        )
+    again = parse_pipeline("jobs:\n" + first + "  - ingest: {name: b, format: rate, topic: a}\n")
     assert again.declared_topics() == {"a": TopicSpec("a", 1)}
-    assert [job.name for job in again.jobs] == ["ingest-a", "ingest-a-2"]
+    assert [job.name for job in again.jobs] == ["ingest-a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "complaint"),
+    [
+        (
+            ["archive: {from: a, path: p}", "archive: {from: [a, b], path: q}"],
+            "jobs 1 and 2 could be taken for each other, both would be called 'archive-a': give "
+            "them a 'name' each, their checkpoints are found by it",
+        ),
+        (
+            ["ingest: {format: rate, topic: a}", "archive: {name: ingest-a, from: a, path: q}"],
+            "jobs 2 and 1 could be taken for each other",
+        ),
+        (
+            [
+                "transform: {name: x, from: a, to: b, sql: s, schema: n int, dead_letter: c}",
+                "archive: {name: x-dead-letter, from: a, path: q}",
+            ],
+            "two jobs are called 'x-dead-letter': they would share a checkpoint",
+        ),
+        (["archive: {name: ../x, from: a, path: p}"], "'../x' cannot be a job's name"),
+        (["archive: {name: _x, from: a, path: p}"], "'_x' cannot be a job's name"),
+    ],
+)
+def test_names_under_which_checkpoints_would_be_taken_for_each_other(jobs, complaint):
+    with pytest.raises(SpecError) as caught:
+        parse_pipeline("jobs:\n" + "".join(f"  - {job}\n" for job in jobs), "f.yaml")
+    assert str(caught.value).startswith(f"f.yaml: {complaint}")
+
+
+def test_jobs_without_checkpoints_may_be_alike():
+    two = parse_pipeline("jobs:\n" + "  - profile: {from: a}\n" * 2)
+    assert [job.name for job in two.jobs] == ["profile-a", "profile-a-2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("9400", Address("127.0.0.1", 9400)),
+        ("0.0.0.0:0", Address("0.0.0.0", 0)),
+        ('"[::1]:9400"', Address("::1", 9400)),
+        ("{listen: 9400, hosts: [worker-1]}", Address("127.0.0.1", 9400, ("worker-1",))),
+    ],
+)
+def test_addresses_of_metrics(text, address):
+    pipeline = parse_pipeline(f"metrics: {text}\n" + job("archive: {from: a, path: x}"))
+    assert pipeline.metrics_address() == address
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("here", "metrics: 'here' is not a port, HOST:PORT, or {listen, hosts}"),
+        ("'a:70000'", "metrics: 'a:70000' is not a port"),
+        ("{listn: 1}", "unknown key 'metrics.listn', did you mean 'metrics.listen'?"),
+        ("1\nmetrics_port: 1", "'metrics' and 'metrics_port' say the same: one of the two"),
+    ],
+)
+def test_what_is_no_address(text, complaint):
+    with pytest.raises(SpecError) as caught:
+        parse_pipeline(f"metrics: {text}\n" + job("archive: {from: a, path: x}"), "f.yaml")
+    assert str(caught.value).startswith(f"f.yaml: {complaint}")
+
+
+def test_a_time_zone_that_nobody_knows():
+    with pytest.raises(SpecError) as caught:
+        parse_pipeline(job("archive: {from: a, path: x, time_zone: Europe/Berlim}"), "f.yaml")
+    assert str(caught.value) == (
+        "f.yaml: job 1 (archive): time_zone: 'Europe/Berlim' is not a time zone such as UTC or "
+        "Europe/Berlin, did you mean 'Europe/Berlin'?"
+    )
 
 
 def test_values_become_what_jobs_need(tmp_path):

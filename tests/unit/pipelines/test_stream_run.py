@@ -1,14 +1,12 @@
-"""What users see of a pipeline: the live table, metrics, plots; and how failures are met."""
+"""What users see of a pipeline: the live table, plots; and how failures are met."""
 
 from __future__ import annotations
 
 import io
 import threading
-import urllib.request
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
-import prometheus_client
 import pytest
 from rich.console import Console
 
@@ -16,7 +14,6 @@ from ottla.errors import OttlaError
 from ottla.pipelines import plots
 from ottla.pipelines.context import Stream
 from ottla.pipelines.live import LiveView, line, table
-from ottla.pipelines.metrics import JobMetrics, serve
 from ottla.pipelines.progress import StreamProgress
 from ottla.pipelines.spec import Archive
 from ottla.pipelines.spec_keys import Restart, Source
@@ -38,7 +35,9 @@ def job_state(**values):
     progress.rows_in, progress.rows_out, progress.batches = 1234, 1230, 3
     progress.lag, progress.batch_s = 56, 0.5
     default = {"name": "a[b]", "state": "running", "rows_per_s": 78.0, "error": None, "restarts": 1}
-    return SimpleNamespace(**(default | values), progress=progress)
+    default |= values
+    job = SimpleNamespace(name=default["name"])
+    return SimpleNamespace(**({"job": job} | default), progress=progress)
 
 
 def test_the_table_shows_every_figure():
@@ -58,26 +57,6 @@ def test_without_a_terminal_there_are_lines_now_and_then():
     assert line(job_state()) == (
         "a[b]: running, 1,234 rows in, 1,230 out, 78 rows/s, lag 56, batch 0.50 s"
     )
-
-
-def test_metrics_are_served():
-    metrics = JobMetrics("p")
-    metrics.streams = [job_state(name="j")]
-    with serve(metrics, 0) as port:
-        text = (
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
-        )
-    for name, value in (
-        ("rows_total", 1234),
-        ("rows_written_total", 1230),
-        ("batches_total", 3),
-        ("restarts_total", 1),
-        ("rows_per_second", 78),
-        ("lag", 56),
-        ("batch_seconds", 0.5),
-        ("running", 1),
-    ):
-        assert f'ottla_pipeline_{name}{{job="j",pipeline="p"}} {float(value)}' in text
 
 
 def test_axes_have_round_numbers():
@@ -140,7 +119,7 @@ def stream_run(queries, clock, attempts=2, after=None, trigger="1 second", **str
             waiting[0].each_batch = function
             return self
 
-    frame = SimpleNamespace(writeStream=Writer())
+    frame = SimpleNamespace(writeStream=Writer(), sparkSession=None)
     run = StreamRun(
         Archive(name="j", from_=(Source("a", "a"),), path="p"),
         "j",
@@ -277,15 +256,3 @@ def test_what_fails_afterwards_is_told():
 def test_a_plan_that_cannot_be_started_counts_as_a_failure():
     run = stream_run([], FakeClock(), attempts=0)
     assert (run.state, run.report().error) == ("failed", "pop from empty list")
-
-
-def test_a_port_that_cannot_be_had_is_one_line(monkeypatch):
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(prometheus_client, "start_http_server", refuse)
-    with (
-        pytest.raises(OttlaError, match="metrics: port 80: Permission denied"),
-        serve(JobMetrics("p"), 80),
-    ):
-        pass

@@ -26,7 +26,7 @@ def test_names_are_case_insensitive():
         {"KAFKA.Bootstrap.Servers": "h:1", "SubscribePattern": "x.*", "FAILONDATALOSS": "False"},
         streaming=True,
     )
-    assert parsed.subscription.pattern == "x.*"
+    assert parsed.subscription.pattern == "(?a)x.*"
     assert not parsed.fail_on_data_loss
 
 
@@ -84,6 +84,11 @@ def test_sasl_plain():
         ({"startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest"),
         ({"failOnDataLoss": "maybe"}, "must be true or false, not 'maybe'"),
         ({"minPartitions": "0"}, "at least 1"),
+        ({"minRecordsPerPartition": "0"}, "at least 1"),
+        (
+            {"minRecordsPerPartition": "5", "maxRecordsPerPartition": "4"},
+            "minRecordsPerPartition cannot be larger",
+        ),
         ({"maxOffsetsPerTrigger": "many"}, "whole number"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "cannot be larger"),
         ({"maxTriggerDelay": "soon"}, "duration"),
@@ -101,7 +106,7 @@ def test_sasl_plain():
         ),
         ({"subscribe": None, "assign": '{"t":["0"]}'}, "must be like"),
         ({"subscribe": None, "assign": '{"t":[]}'}, "names no partition"),
-        ({"subscribe": None, "subscribePattern": "("}, "not a regular expression"),
+        ({"subscribe": None, "subscribePattern": "("}, "a ( without its )"),
     ],
 )
 def test_what_is_refused(options, words):
@@ -109,6 +114,12 @@ def test_what_is_refused(options, words):
     with pytest.raises(OptionError) as caught:
         parse_source_options(merged, streaming=False)
     assert words in str(caught.value)
+
+
+def test_filters_are_pushed_in_batches_only():
+    assert source(pushFilters="true").push_filters
+    with pytest.raises(OptionError, match="pushFilters is for batch queries"):
+        source(True, pushFilters="true")
 
 
 def test_a_stream_has_no_end():
@@ -132,6 +143,32 @@ def test_sink_guarantees():
         sink(True, **{"kafka.acks": "1"})
     with pytest.raises(OptionError, match="did you mean topic"):
         sink(topics="a")
+
+
+def test_a_topic_that_the_sink_makes():
+    assert (sink().topic_partitions, sink().topic_replication_factor) == (None, -1)
+    made = sink(topicPartitions=" 6 ", topicReplicationFactor="3", topic=" t ")
+    assert (made.topic, made.topic_partitions, made.topic_replication_factor) == ("t", 6, 3)
+    assert sink(topicPartitions="6").topic_replication_factor == -1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"topicPartitions": "0"}, "topicPartitions must be at least 1, not 0"),
+        ({"topicPartitions": "many"}, "topicPartitions must be a whole number"),
+        ({"topicPartitions": "2147483648"}, "topicPartitions must be at most 2147483647"),
+        ({"topicReplicationFactor": "3"}, "topicReplicationFactor goes with topicPartitions"),
+        (
+            {"topicPartitions": "1", "topicReplicationFactor": "32768"},
+            "topicReplicationFactor must be at most 32767",
+        ),
+        ({"topic": "  "}, "topic is empty"),
+    ],
+)
+def test_what_the_sink_refuses(options, words):
+    with pytest.raises(OptionError, match=words):
+        sink(**options)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ottla.wire import columnar, columnar_encode, records
 from ottla.wire.primitives import WireError
 from ottla.wire.records import Record, build_batch, build_marker
+from tests.support.native import FORMS, in_force
 
 END = 1 << 62
 _bytes = st.one_of(st.none(), st.binary(max_size=9), st.sampled_from([b"x" * 100, b"y" * 9000]))
@@ -32,6 +33,13 @@ _batch = st.tuples(
     st.integers(0, 4),
     st.one_of(st.none(), st.integers(0, 1 << 42)),
 )
+
+
+@pytest.fixture(params=FORMS, scope="module", autouse=True)
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test here runs on native code and on pure Python."""
+    with in_force(request.param):
+        yield
 
 
 def columns_of(rows: Sequence[pa.RecordBatch]) -> list[Record]:
@@ -72,15 +80,20 @@ def one_by_one(data: bytes) -> list[Record]:
     return [r for _, batch in records.iter_batches(data) for r in records.iter_records(batch)]
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(_batch, min_size=1, max_size=5))
-def test_reads_what_the_plain_reader_reads(batches):
+def encoded(batches: Sequence[tuple[list[Record], int, int | None]]) -> bytes:
     data, offset = b"", 5
     for items, codec, append_time in batches:
         data += build_batch(
             items, base_offset=offset, compression=codec, log_append_time_ms=append_time
         )
         offset += len(items)
+    return data
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_batch, min_size=1, max_size=5))
+def test_reads_what_the_plain_reader_reads(batches):
+    data = encoded(batches)
     assert read(data) == one_by_one(data)
 
 
@@ -250,6 +263,18 @@ def test_what_a_timestamp_type_is():
     assert rows["timestamp"].cast(pa.int64()).to_pylist() == [5000, 9000]
 
 
+@pytest.mark.parametrize("timestamp", [0, -1, 1 << 45, 9223372036854775])
+def test_timestamps_that_spark_can_hold(timestamp):
+    assert read(build_batch([Record(None, b"a", timestamp)]))[0].timestamp == timestamp
+
+
+@pytest.mark.parametrize("timestamp", [1_763_312_400_000_000_000, 9223372036854776, -(1 << 62)])
+def test_timestamps_that_spark_cannot_hold(timestamp):
+    """Nanoseconds became a day of the year 174999; the official connector refuses them as well."""
+    with pytest.raises(WireError, match=f"timestamp {timestamp}, .* is it in nanoseconds"):
+        read(build_batch([Record(None, b"a", 5), Record(None, b"a", timestamp)]))
+
+
 def test_a_header_key_that_is_no_text():
     body = bytes([0, 0, 0, 1, 1, 2, 4]) + b"\xff\xfe" + bytes([1])
     plain = build_batch([Record(None, None, 0, (("ab", None),))])
@@ -322,3 +347,18 @@ def test_a_batch_that_says_it_has_no_records_but_has() -> None:
         columnar.scan(bytes(whole), 0, 10, check_crcs=False)
     emptied = records.build_batch([], last_offset_delta=4)
     assert columnar.scan(emptied, 0, 10).next_offset == 5
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(_batch, min_size=1, max_size=4),
+    st.lists(st.sampled_from(columnar.COLUMNS), min_size=1, unique=True),
+)
+def test_only_the_columns_that_are_asked_for(batches, names):
+    data = encoded(batches)
+    scanned = columnar.scan(data, 0, END)
+    where = {"topic": "t", "partition": 3, "start": 1, "end": END}
+    whole = list(columnar.decode(scanned.batches, **where, include_headers=True))
+    some = list(columnar.decode(scanned.batches, **where, columns=names))
+    assert [rows.schema.names for rows in some] == [names] * len(whole)
+    assert some == [rows.select(names) for rows in whole]

@@ -23,9 +23,7 @@ MAX_HEAD_BYTES = 16 * 1024
 _HEAD_TIMEOUT_S = 5.0
 _ANSWER_TIMEOUT_S = 60.0
 MAX_CONNECTIONS = 32
-_REFUSED = (
-    b"by this name nobody asks here: use an address, or add the name to ottla.metrics.hosts\n"
-)
+_REFUSED = "by this name nobody asks here: use an address, or add the name to {}\n"
 
 # Gives the text after some steps, between which others have their turn.
 Render = Callable[[], Generator[None, None, bytes]]
@@ -34,8 +32,12 @@ Render = Callable[[], Generator[None, None, bytes]]
 class MetricsServer:
     """Serves what `render` gives, until `close`, to those who ask for one of the `hosts`."""
 
-    def __init__(self, render: Render, hosts: Collection[str] = ()) -> None:
+    def __init__(
+        self, render: Render, hosts: Collection[str] = (), *, setting: str = "ottla.metrics.hosts"
+    ) -> None:
+        """`setting` is the one that `hosts` came from."""
         self._render = render
+        self._refused = _REFUSED.format(setting).encode()
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._server: Server | None = None
         # In the order of arrival.
@@ -80,7 +82,7 @@ class MetricsServer:
         if len(hosts) > 1 or (not hosts and rest.endswith(b"HTTP/1.1")):
             return _response("400 Bad Request", b"one Host, please\n", method)
         if hosts and not self.is_ours(hosts[0]):
-            return _response("403 Forbidden", _REFUSED, method)
+            return _response("403 Forbidden", self._refused, method)
         if path != b"/metrics":
             return _response("404 Not Found", b"try /metrics\n", method)
         if method not in (b"GET", b"HEAD"):

@@ -23,6 +23,29 @@ READ_AHEAD_BYTES = 256 * 1024
 AHEAD, NO_MEMORY, OTHERS = 1, 2, 4
 
 
+class ReadingTurn:
+    """How long all connections of a listener together read on in one round of the event loop. Those
+    that come after it read once: thirty that send as fast as they can hold up a thirty-first no
+    longer than one does."""
+
+    __slots__ = ("_since_ms",)
+
+    def __init__(self) -> None:
+        # 0: nobody has filled a buffer in this round.
+        self._since_ms = 0.0
+
+    def is_over(self, now_ms: float, loop: asyncio.AbstractEventLoop) -> bool:
+        """Asked after a read that filled the buffer."""
+        if not self._since_ms:
+            self._since_ms = now_ms
+            loop.call_soon(self._end_round)
+            return False
+        return now_ms - self._since_ms >= TURN_MS
+
+    def _end_round(self) -> None:
+        self._since_ms = 0.0
+
+
 class Reading(Protocol):
     """What all connections of a listener read with."""
 
@@ -30,6 +53,7 @@ class Reading(Protocol):
     # A part of it, where memory is tight.
     small_read_buffer: memoryview
     memory: ConnectionMemory
+    turn: ReadingTurn
     # Of the monotonic clock.
     now_ms: Callable[[], float]
 
@@ -51,7 +75,6 @@ class Intake:
         "_frame_since",
         "_paused",
         "_reading",
-        "_reads_since_ms",
         "_transport",
         "_unserved_bytes",
         "frames",
@@ -78,8 +101,6 @@ class Intake:
         self._transport: asyncio.Transport | None = None
         # Why reading is paused, as bits.
         self._paused = 0
-        # Since when one read follows the other without a turn for anyone else; 0: it does not.
-        self._reads_since_ms = 0.0
         # When the unfinished frame began, or was read on, and how long it was then.
         self._frame_since, self._frame_bytes_then = 0.0, 0
 
@@ -104,17 +125,13 @@ class Intake:
 
     def note_read(self, nbytes: int) -> None:
         """As long as reads fill the buffer libuv reads on, up to 32 times: not for longer than a
-        turn."""
-        if nbytes < len(self._reading.read_buffer):
-            self._reads_since_ms = 0.0
+        turn of all connections together."""
+        reading = self._reading
+        if nbytes < len(reading.read_buffer):
             return
-        now_ms = self._reading.now_ms()
-        if not self._reads_since_ms:
-            self._reads_since_ms = now_ms
-        elif now_ms - self._reads_since_ms >= TURN_MS:
-            self._reads_since_ms = 0.0
+        if reading.turn.is_over(reading.now_ms(), reading.loop):
             self.pause(OTHERS)
-            self._reading.loop.call_soon(self.resume, OTHERS)
+            reading.loop.call_soon(self.resume, OTHERS)
 
     def take(self, data: memoryview, now: float) -> None:
         """Raises FrameTooLarge."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ottla.bounds.repeated_lines import RepeatedLines
 from ottla.broker.network.connection import ClientConnection
 from ottla.broker.network.connection import logger as connection_logger
+from ottla.broker.network.intake import ReadingTurn
 from ottla.broker.network.limits import ConnectionQuotas
 from ottla.broker.network.memory import SMALL_BYTES, ConnectionMemory, limit_of
 from ottla.broker.requests import dispatch
@@ -81,6 +82,7 @@ class BrokerServer:
         self.small_read_buffer = self.read_buffer[:SMALL_BYTES]
         self.memory = memory or ConnectionMemory(limit_of(config))
         self.now_ms = runtime.clock.monotonic_ms
+        self.turn = ReadingTurn()
         self.closings = RepeatedLines(connection_logger, runtime.clock)
         self.failures = RepeatedLines(dispatch.logger, runtime.clock)
         self._sasl = _sasl_settings(config, endpoint)

@@ -97,6 +97,18 @@ def find(pipeline: Pipeline) -> Found:
     return result
 
 
+def ids(pipeline: Pipeline) -> dict[str, str]:
+    """The ids of all clusters, by their brokers; raises OttlaError where one does not answer."""
+
+    async def ask(admin: Admin) -> str:
+        return (await admin.describe_cluster()).cluster_id or ""
+
+    return {
+        cluster.servers: topics.with_admin(cluster.servers, dict(cluster.kafka), ask)
+        for cluster in uses(pipeline)
+    }
+
+
 def _missing(wanted: Mapping[Cluster, Use], answers: Mapping[Cluster, Answer]) -> list[Problem]:
     """Topics that are read, are not there, and that no job makes, by whatever name of the brokers
     it knows the cluster."""

@@ -23,7 +23,7 @@ from ottla.pipelines.spec import (
     Restore,
     Transform,
 )
-from ottla.pipelines.spec_keys import SpecError
+from ottla.pipelines.spec_keys import Address, SpecError
 
 _GLOB = frozenset("*?[{")
 _FILE_SCHEME = "file://"
@@ -38,18 +38,20 @@ def find(pipeline: Pipeline) -> list[Problem]:
 
 def _of_pipeline(pipeline: Pipeline) -> Iterator[str]:
     yield from _folder_to_write("checkpoints", pipeline.checkpoints)
-    if pipeline.metrics_port:
-        yield from _port(pipeline.metrics_port)
+    address = pipeline.metrics_address()
+    if address is not None and address.port:
+        yield from _port(address)
 
 
-def _port(port: int) -> Iterator[str]:
-    with socket.socket() as probe:
+def _port(address: Address) -> Iterator[str]:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((address.host, address.port))
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            yield f"metrics_port: {port} cannot be used: {reason}"
+            yield f"metrics: {address.host}:{address.port} cannot be used: {reason}"
 
 
 def _of_job(pipeline: Pipeline, job: Job) -> Iterator[str]:

@@ -20,10 +20,11 @@ class Problem(NamedTuple):
 
 def lines(pipeline: Pipeline, problems: Sequence[Problem]) -> list[str]:
     where = f"{pipeline.file}: " if pipeline.file else ""
-    return [
+    told = [
         where + (f"job {problem.job}: " if problem.job else "") + " ".join(problem.words.split())
         for problem in problems
     ]
+    return [pipeline.secrets.hide(line) for line in told]
 
 
 def raise_for(pipeline: Pipeline, problems: Sequence[Problem]) -> None:

@@ -9,14 +9,16 @@ finished batches are joined now and then.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.errors import OttlaError
 from ottla.pipelines import archive_files
+from ottla.pipelines.checkpoints.keeper import last_number, query_id
 from ottla.pipelines.context import Stream, count_rows_out
-from ottla.pipelines.files import FileStore
+from ottla.pipelines.files import FileStore, file_store, for_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from ottla.pipelines.context import JobContext
     from ottla.pipelines.spec import Archive
@@ -28,106 +30,141 @@ _MB = 1024 * 1024
 
 def streams(context: JobContext, job: Archive) -> list[Stream]:
     topics = [source.topic for source in job.from_]
-    frame = with_time_columns(context.read_stream(job, topics), job.partition_by)
-    writer = ArchiveWriter(context, job)
-    writer.remove_leftovers()
+    frame = context.read_stream(job, topics)
+    frame = with_time_columns(frame, job.partition_by, job.time_zone)
+    writer = ArchiveWriter(job, context.checkpoint(job.name))
+    writer.remove_leftovers(context.spark)
     counted = count_rows_out(frame)
-    return [Stream(job.name, counted, each_batch=writer.write, after=writer.finish)]
+    return [
+        Stream(
+            job.name,
+            counted,
+            each_batch=writer.write,
+            after=lambda: writer.finish(context.spark),
+        )
+    ]
 
 
-def with_time_columns(frame: DataFrame, partition_by: str) -> DataFrame:
-    from pyspark.sql import functions
+def with_time_columns(frame: DataFrame, partition_by: str, time_zone: str) -> DataFrame:
+    """The day and hour of a record in the zone. Spark's own functions go by the time zone of the
+    session, so a moment is first told in UTC, as a time without a zone."""
+    from pyspark.sql import functions as f
 
     frame = frame.select(*(name for name in COLUMNS if name in frame.columns))
     if partition_by == "none":
         return frame
-    frame = frame.withColumn("date", functions.date_format("timestamp", "yyyy-MM-dd"))
+    utc = "timestampadd(MICROSECOND, unix_micros(timestamp), timestamp_ntz'1970-01-01 00:00:00')"
+    moment = f.convert_timezone(f.lit("UTC"), f.lit(time_zone), f.expr(utc))
+    frame = frame.withColumn("date", moment.cast("date").cast("string"))
     if partition_by == "hour":
-        frame = frame.withColumn("hour", functions.date_format("timestamp", "HH"))
+        frame = frame.withColumn("hour", f.lpad(f.hour(moment).cast("string"), 2, "0"))
     return frame
 
 
 class ArchiveWriter:
-    """Moves micro-batches into the archive. Used by the query's own thread only."""
+    """Moves micro-batches into the archive. Used by the query's own thread only; Spark Connect
+    runs `write` in a process of its own, so nothing but the job and its checkpoint is shared."""
 
-    def __init__(self, context: JobContext, job: Archive) -> None:
-        self._spark = context.spark
+    def __init__(self, job: Archive, checkpoint: str) -> None:
         self._job = job
-        self._files = FileStore(context.spark, job.path)
+        self._checkpoint = checkpoint
         self._folders = {"date": ["date"], "hour": ["date", "hour"], "none": []}[job.partition_by]
-        self._query = ""
-        self._batch = -1
+        self._is_first = True
         self._counts: Counter[str] = Counter()
 
-    def remove_leftovers(self) -> None:
+    def remove_leftovers(self, spark: SparkSession) -> None:
         """Before the query starts: a compaction at the end of an earlier run may have been cut
         short, and a batch that would tidy up may never come."""
-        for path in archive_files.leftovers(self._files.walk(self._files.root)):
-            self._files.remove(path)
+        files = file_store(spark, self._job.path)
+        for path in archive_files.leftovers(files.walk(files.root)):
+            files.remove(path)
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
-        context = batch.sparkSession.sparkContext
-        self._query = context.getLocalProperty("sql.streaming.queryId") or ""
-        is_first, self._batch = self._batch < 0, batch_id
-        staging = f"{self._files.root}/{_STAGING}/{self._query}"
+        spark = batch.sparkSession
+        files, query = file_store(spark, self._job.path), self._query(spark)
+        staging = f"{files.root}/{_STAGING}/{query}"
         writer = batch.write.mode("overwrite")
         if self._folders:
             writer = writer.partitionBy(*self._folders)
-        writer.parquet(staging)
+        writer.parquet(for_spark(staging))
         # Only the first batch after a start may have been tried before.
-        if is_first:
-            self._tidy()
-        parquet = (f for f in self._files.walk(staging) if f.name.endswith(".parquet"))
+        if self._is_first:
+            _tidy(files, query, batch_id)
+            self._is_first = False
+        parquet = (f for f in files.walk(staging) if f.name.endswith(".parquet"))
         for number, file in enumerate(sorted(parquet)):
-            folder = self._files.root + file.folder.removeprefix(staging)
-            name = archive_files.batch_file(self._query, batch_id, number)
-            self._files.move(file.path, f"{folder}/{name}")
+            folder = files.root + file.folder.removeprefix(staging)
+            name = archive_files.batch_file(query, batch_id, number)
+            files.move(file.path, f"{folder}/{name}")
             self._counts[folder] += 1
-        self._files.remove(staging)
+        files.remove(staging)
         for folder, count in list(self._counts.items()):
             if 0 < self._job.compact_files <= count:
-                self._compact(folder, self._job.compact_files)
+                compaction = _Compaction(spark, files, self._job, query, batch_id)
+                compaction.run(folder, self._job.compact_files)
                 self._counts[folder] = 0
 
-    def finish(self) -> str:
+    def finish(self, spark: SparkSession) -> str:
         """After the end of the query: joins what is small, but the last batch's files, which a
         restart may write again."""
+        files = file_store(spark, self._job.path)
+        checkpoints = file_store(spark, self._checkpoint)
+        last = last_number(checkpoints, f"{checkpoints.root}/commits")
         joined = 0
-        if self._batch >= 0 and self._job.compact_files:
-            joined = self._compact(self._files.root, 2)
-        self._files.remove(f"{self._files.root}/{_STAGING}")
+        if last >= 0 and self._job.compact_files:
+            compaction = _Compaction(spark, files, self._job, self._query(spark), last)
+            joined = compaction.run(files.root, 2)
+        files.remove(f"{files.root}/{_STAGING}")
         return f"{joined} small files joined" if joined else ""
 
-    def _tidy(self) -> None:
-        """Removes what an attempt that was cut short left behind."""
-        files = list(self._files.walk(self._files.root))
-        earlier = archive_files.of_batch(files, self._query, self._batch)
-        for path in archive_files.leftovers(files) + earlier:
-            self._files.remove(path)
+    def _query(self, spark: SparkSession) -> str:
+        """Spark writes its id into the checkpoint before the first batch."""
+        files = file_store(spark, self._checkpoint)
+        found = query_id(files, files.root)
+        if found is None:
+            raise OttlaError(f"the checkpoint {files.root} has lost its file 'metadata'")
+        return found
 
-    def _compact(self, folder: str, least_files: int) -> int:
-        """Joins files of batches before the one in hand: those are committed and never re-run."""
+
+def _tidy(files: FileStore, query: str, batch: int) -> None:
+    """Removes what an attempt that was cut short left behind."""
+    there = list(files.walk(files.root))
+    for path in archive_files.leftovers(there) + archive_files.of_batch(there, query, batch):
+        files.remove(path)
+
+
+class _Compaction(NamedTuple):
+    """Joins files of batches before the one in hand: those are committed and never run again."""
+
+    spark: SparkSession
+    files: FileStore
+    job: Archive
+    query: str
+    batch: int
+
+    def run(self, folder: str, least_files: int) -> int:
         plans = archive_files.plan_compactions(
-            self._files.walk(folder),
-            self._query,
-            self._batch,
+            self.files.walk(folder),
+            self.query,
+            self.batch,
             least_files,
-            self._job.small_file_mb * _MB,
+            self.job.small_file_mb * _MB,
         )
         for plan in plans:
             self._join(plan)
         return sum(len(plan.files) for plan in plans)
 
     def _join(self, plan: archive_files.Compaction) -> None:
-        staging = f"{self._files.root}/{_STAGING}/{self._query}-compaction"
+        staging = f"{self.files.root}/{_STAGING}/{self.query}-compaction"
         paths = [file.entry.path for file in plan.files]
         order = ("topic", "partition", "offset")
-        rows = self._spark.read.parquet(*paths).coalesce(1).sortWithinPartitions(*order)
-        rows.write.mode("overwrite").parquet(staging)
-        (written,) = (f for f in self._files.walk(staging) if f.name.endswith(".parquet"))
+        rows = self.spark.read.parquet(*map(for_spark, paths))
+        rows = rows.coalesce(1).sortWithinPartitions(*order)
+        rows.write.mode("overwrite").parquet(for_spark(staging))
+        (written,) = (f for f in self.files.walk(staging) if f.name.endswith(".parquet"))
         # The new file first: were this cut short, the name says which files it replaces.
-        self._files.move(written.path, plan.target)
+        self.files.move(written.path, plan.target)
         for path in paths:
             if path != plan.target:
-                self._files.remove(path)
-        self._files.remove(staging)
+                self.files.remove(path)
+        self.files.remove(staging)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ottla.pipelines import dialects
 from ottla.pipelines.functions import check_takes, load_function
 from ottla.pipelines.progress import LEFT_OUT
 from ottla.pipelines.records import ParsedRows, parse_values, to_records
+from ottla.pipelines.spec import DEAD_LETTER_SUFFIX
 from ottla.pipelines.spec_keys import SpecError
 
 if TYPE_CHECKING:
@@ -20,12 +22,10 @@ if TYPE_CHECKING:
     from ottla.pipelines.context import JobContext, Stream
     from ottla.pipelines.spec import Transform
 
-DEAD_LETTER_SUFFIX = "-dead-letter"
-
 
 def streams(context: JobContext, job: Transform) -> list[Stream]:
     # Views belong to a session: with one of its own, two jobs may use the same name.
-    context = replace(context, spark=context.spark.newSession())
+    context = replace(context, spark=dialects.with_own_views(context.spark))
     parsed = {
         source.view: parse_values(
             context.read_stream(job, [source.topic]),
@@ -85,4 +85,4 @@ def needs_updates(frame: DataFrame, job: Transform) -> bool:
     """An aggregation without watermark never has a last word: each batch tells what changed."""
     if job.watermark:
         return False
-    return "Aggregate [" in frame._jdf.queryExecution().analyzed().toString()
+    return "Aggregate [" in dialects.plan_text(frame)

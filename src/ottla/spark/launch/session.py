@@ -25,7 +25,7 @@ from ottla.spark.launch.packaging import (
     write_package,
 )
 from ottla.spark.launch.pyspark_version import is_too_old, pyspark_version
-from ottla.spark.launch.workers import worker_python
+from ottla.spark.launch.workers import socket_settings, worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +82,8 @@ def session(
         os.environ["JAVA_HOME"] = str(home)
     if local:
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+        if remote is None:
+            settings = {**socket_settings(), **settings}
     else:
         settings |= shipping_settings(settings, _package_folder())
     if kafka_connector:

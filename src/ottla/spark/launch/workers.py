@@ -3,20 +3,26 @@
 Spark puts its libraries as archives, without bytecode, and a jar of 5,800 entries before everything
 else on a worker's path. Where PySpark is a package of this environment the worker finds it there
 too, compiled: importing it takes 0.3 s instead of 0.9, and Spark starts a process anew for every
-streaming query.
+streaming query. Its daemons are started with the imports of their workers done (`daemon.py`).
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import shlex
+import shutil
 import site
 import sys
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 from ottla.spark.launch.launchers import launcher
 
+# What Spark allows: the system's limit for the whole path is 104 bytes.
+_MAX_SOCKET_FOLDER = 61
 # SPARK_HOME is set by Spark's own launcher; the paths are those of PythonUtils.sparkPythonPath.
 _SCRIPT = """\
 #!/bin/sh
@@ -30,7 +36,19 @@ for entry in $PYTHONPATH; do
   esac
 done
 export PYTHONPATH="$kept"
+if [ "$1 $2" = "-m pyspark.daemon" ]; then
+  shift 2
+  exec {python} -c {daemon} "$@"
+fi
 exec {python} "$@"
+"""
+# `-c` leaves the arguments where `-m` has them. PySpark may be there without this package.
+_DAEMON = """\
+try:
+    from ottla.spark.launch.daemon import main
+except ImportError:
+    from pyspark.daemon import manager as main
+main()
 """
 
 
@@ -40,10 +58,39 @@ def worker_python() -> Path:
     if os.name != "posix" or not _has_spark():
         return real
     try:
-        script = launcher("python", real, _SCRIPT.format(python=shlex.quote(str(real))))
+        script = launcher(
+            "python",
+            real,
+            _SCRIPT.format(python=shlex.quote(str(real)), daemon=shlex.quote(_DAEMON)),
+        )
     except OSError:  # no place for it
         return real
     return script if os.access(script, os.X_OK) else real
+
+
+def socket_settings() -> dict[str, str]:
+    """Unix sockets between the JVM and Python workers that `worker_python` starts (SPARK-51688).
+
+    A worker that is used again talks over a TCP connection on which either side waits for the other
+    to acknowledge what came before (Nagle's algorithm), tens of milliseconds at a time. Spark asks
+    for no secret on Unix sockets: they are in a folder that is this user's alone.
+    """
+    if sys.platform != "linux" or worker_python() == Path(sys.executable):
+        return {}
+    folder = _socket_folder()
+    if len(folder) > _MAX_SOCKET_FOLDER:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": folder,
+    }
+
+
+@cache
+def _socket_folder() -> str:
+    folder = mkdtemp(prefix="ottla-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _has_spark() -> bool:

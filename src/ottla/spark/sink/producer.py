@@ -1,16 +1,16 @@
-"""Seals encoded batches and sends them, one request ahead.
+"""Seals encoded batches and sends them, while the caller encodes the next.
 
-While one chunk is on its way the caller encodes the next. Within a partition batches are sent one
-after the other, so that a leader that moves cannot reorder them.
+Up to five batches of a partition are under way (`client/batch_pipeline.py`); what is not stored yet
+is bounded in bytes.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.client.sender import NOBODY, Batches, BatchSender, NotStored
+from ottla.client.batch_pipeline import BatchPipeline
+from ottla.client.sender import NOBODY, BatchSender, NotStored
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.spark.errors import SourceError
 from ottla.spark.kafka import KafkaClient
@@ -18,10 +18,13 @@ from ottla.types import TopicPartition
 from ottla.wire.columnar_encode import EncodedBatch, Producer, seal
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from ottla.spark.options import SinkOptions
     from ottla.spark.sink.transactions import Transaction
 
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+Sealed = list[tuple[TopicPartition, memoryview]]
 
 
 class BatchProducer:
@@ -40,41 +43,39 @@ class BatchProducer:
             transactional_id=None if transaction is None else transaction.id,
             identity=NOBODY if transaction is None else transaction.identity,
         )
-        self._under_way: asyncio.Task[None] | None = None
+        self._pipeline = BatchPipeline(client.cluster, self._sender)
+        self._under_way: Future[None] | None = None
 
     def start(self) -> None:
         self._client.run(self._sender.start())
 
     def submit(self, topic: str, batches: Iterable[EncodedBatch]) -> None:
-        """Waits until what was submitted before is stored, then sends this."""
-        rounds: list[Batches] = []
-        depth: dict[TopicPartition, int] = {}
+        """Sends them when there is room for them."""
+        sealed: Sealed = []
         for batch in batches:
             partition = TopicPartition(topic, batch.partition)
-            index = depth.get(partition, 0)
-            depth[partition] = index + 1
-            if index == len(rounds):
-                rounds.append({})
-            rounds[index][partition] = memoryview(self._seal(partition, batch))
-        self.flush()
-        self._under_way = self._client.loop.create_task(self._send_all(rounds))
-        # The request goes out now; its answer is looked for later.
-        self._client.loop.call_soon(self._client.loop.stop)
-        self._client.loop.run_forever()
+            sealed.append((partition, memoryview(self._seal(partition, batch))))
+        self._wait()
+        self._under_way = self._client.begin(self._put(sealed))
 
     def flush(self) -> None:
         """Waits until everything is stored."""
-        task, self._under_way = self._under_way, None
-        if task is not None:
-            self._client.run(_result_of(task))
+        self._wait()
+        self._client.run(self._drain())
 
     def give_up(self) -> None:
         """After a failure. What is under way ends first: a batch that arrived after the end of its
         transaction would begin another one, which nobody ends."""
         try:
-            self.flush()
+            self._client.run(self._pipeline.give_up())
+            self._wait()  # it may be joining the transaction
         except OttlaError:
             pass  # the failure that led here is what counts
+
+    def _wait(self) -> None:
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            self._client.result(under_way)
 
     def _seal(self, partition: TopicPartition, batch: EncodedBatch) -> bytes:
         sequence = self._sender.take_sequence(partition, batch.records)
@@ -85,29 +86,28 @@ class BatchProducer:
             sequence=sequence,
         )
 
-    async def _send_all(self, rounds: list[Batches]) -> None:
-        for pending in rounds:
-            if self._transaction is not None:
-                await self._transaction.add(pending)
-            await self._send(pending)
-
-    async def _send(self, pending: Batches) -> None:
+    async def _put(self, sealed: Sealed) -> None:
+        if self._transaction is not None:
+            await self._transaction.add(partition for partition, _ in sealed)
         try:
-            await self._sender.send(pending)
+            await self._pipeline.put(sealed)
         except NotStored as error:
-            where = error.partition
-            if error.code in _FENCED:
-                raise SourceError(
-                    f"another attempt of this task took over its transaction ({where})"
-                ) from error
-            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
-                raise SourceError(
-                    f"{where} does not take batches of {len(pending[where])} bytes: "
-                    "kafka.batch.size makes smaller ones, the topic's max.message.bytes "
-                    "allows larger ones"
-                ) from error
-            raise KafkaError(error.code, f"{where}: {error}") from error
+            raise _explained(error) from error
+
+    async def _drain(self) -> None:
+        try:
+            await self._pipeline.drain()
+        except NotStored as error:
+            raise _explained(error) from error
 
 
-async def _result_of(task: asyncio.Task[None]) -> None:
-    await task
+def _explained(error: NotStored) -> OttlaError:
+    where = error.partition
+    if error.code in _FENCED:
+        return SourceError(f"another attempt of this task took over its transaction ({where})")
+    if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+        return SourceError(
+            f"{where} does not take batches of {error.batch_bytes} bytes: kafka.batch.size makes "
+            "smaller ones, the topic's max.message.bytes allows larger ones"
+        )
+    return KafkaError(error.code, f"{where}: {error}")

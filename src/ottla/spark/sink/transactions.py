@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from ottla.client.cluster import RETRIABLE, RETRY_PAUSE_MS, Cluster, response_error
 from ottla.client.sender import NOBODY, ProducerIdentity
 from ottla.errors import ErrorCode, KafkaError
+from ottla.spark.sink.notes import Note, Recalled
+from ottla.spark.sink.places import Lookup, Places, Slot
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
@@ -37,46 +40,14 @@ _PASSING = RETRIABLE | {
 }
 
 
-class Slot(NamedTuple):
-    """Where the number of the last micro-batch of one task is kept."""
-
-    group: str
-    topic: str
-    partition: int
-
-
-def transactional_id(query_id: str, sink_partition: int) -> str:
-    return f"ottla-{query_id}-{sink_partition}"
-
-
-def sink_group(query_id: str) -> str:
-    """The group of the tasks of a query's sink; a task beyond the partitions of its topic has one
-    of its own, with its number after a dash."""
-    return f"ottla-sink-{query_id}"
-
-
-def slots(query_id: str, topic: str, sink_partition: int, partition_count: int) -> list[Slot]:
-    """Where to look, the place to write first.
-
-    Offsets can only be committed for partitions that exist. Tasks beyond their number have a group
-    of their own, and still look there when the topic has grown.
-    """
-    group = sink_group(query_id)
-    overflow = Slot(f"{group}-{sink_partition}", topic, 0)
-    if sink_partition < partition_count:
-        return [Slot(group, topic, sink_partition), overflow]
-    return [overflow]
-
-
-class Done(NamedTuple):
-    """The last micro-batch that a task has written, and its rows where they were noted."""
-
-    batch_id: int = -1
-    rows: int | None = None
+# Who coordinates what, for all tasks of this process.
+_known: WeakKeyDictionary[Cluster, dict[tuple[int, str], int]] = WeakKeyDictionary()
+_MAX_KNOWN = 1_000
 
 
 class Transaction:
-    """One transaction of one producer; `begin` fences every earlier one of the same id."""
+    """The transactions of one producer, one after the other; `begin` fences every earlier one of
+    the same id."""
 
     def __init__(
         self, cluster: Cluster, transactional_id: str, *, timeout_ms: float, lifetime_ms: int
@@ -85,48 +56,81 @@ class Transaction:
         self.id = transactional_id
         self._timeout_ms = timeout_ms
         self._lifetime_ms = lifetime_ms
-        self._coordinators: dict[tuple[int, str], int] = {}
+        self._coordinators = _known.setdefault(cluster, {})
         self._partitions: set[TopicPartition] = set()
         self.identity = NOBODY
 
     async def begin(self) -> ProducerIdentity:
-        answer = await self._ask(
-            (_TRANSACTION, self.id),
-            m.InitProducerIdRequest(
-                transactional_id=self.id, transaction_timeout_ms=self._lifetime_ms
-            ),
-            lambda answer: answer.error_code,
-            max_version=_INIT_MAX_VERSION,
-        )
+        try:
+            answer = await self._ask(
+                (_TRANSACTION, self.id),
+                m.InitProducerIdRequest(
+                    transactional_id=self.id, transaction_timeout_ms=self._lifetime_ms
+                ),
+                lambda answer: answer.error_code,
+                max_version=_INIT_MAX_VERSION,
+            )
+        except KafkaError as error:
+            if error.code is not ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+                raise
+            raise KafkaError(
+                error.code,
+                f"kafka.transaction.timeout.ms={self._lifetime_ms} is more than the brokers allow "
+                "(transaction.max.timeout.ms): ask for less, tasks that take longer are written in "
+                "several transactions",
+            ) from error
         self.identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
         return self.identity
 
-    async def last_batch(self, places: Iterable[Slot]) -> Done:
-        """The highest number that was committed to one of the places, -1 for none."""
-        found = [await self._committed(place) for place in places]
-        return max(found, key=lambda done: done.batch_id, default=Done())
+    async def recall(self, places: Places, lookups: Iterable[Lookup]) -> Recalled:
+        """What is noted at the task's own places, for which it waits while somebody writes there,
+        and the newest micro-batch at any of the others."""
+        answers = await asyncio.gather(*(self._committed(lookup, places) for lookup in lookups))
+        notes = {slot: note for answer in answers for slot, note in answer.items()}
+        mine = [note for slot, note in notes.items() if places.is_own(slot)]
+        return Recalled(
+            # Of several topics the one that was written last knows of the most rows.
+            max(mine, key=_progress, default=Note()),
+            max((note.batch_id for note in notes.values()), default=-1),
+        )
 
-    async def _committed(self, slot: Slot) -> Done:
+    async def _committed(self, lookup: Lookup, places: Places) -> dict[Slot, Note]:
         cls = m.OffsetFetchRequest
         request = cls(
-            group_id=slot.group,
-            topics=[
-                cls.OffsetFetchRequestTopic(name=slot.topic, partition_indexes=[slot.partition])
+            group_id=lookup.group,
+            topics=None
+            if lookup.topics is None
+            else [
+                cls.OffsetFetchRequestTopic(name=name, partition_indexes=list(partitions))
+                for name, partitions in lookup.topics.items()
             ],
             require_stable=True,
         )
 
         def code_of(answer: Any) -> int:
-            parts = [p.error_code for topic in answer.topics for p in topic.partitions]
-            return int(answer.error_code or next((code for code in parts if code), 0))
+            """Others may be about to commit: their notes are read without waiting for it."""
+            unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+            codes = [
+                p.error_code
+                for topic in answer.topics
+                for p in topic.partitions
+                if p.error_code != unstable
+                or places.is_own(Slot(lookup.group, topic.name, p.partition_index))
+            ]
+            return int(answer.error_code or next((code for code in codes if code), 0))
 
         low, high = _OFFSET_FETCH_VERSIONS
         answer = await self._ask(
-            (_GROUP, slot.group), request, code_of, min_version=low, max_version=high
+            (_GROUP, lookup.group), request, code_of, min_version=low, max_version=high
         )
-        (place,) = (p for topic in answer.topics for p in topic.partitions)
-        noted = place.metadata or ""
-        return Done(int(place.committed_offset), int(noted) if noted.isdecimal() else None)
+        return {
+            Slot(lookup.group, topic.name, p.partition_index): Note.parse(
+                int(p.committed_offset), p.metadata
+            )
+            for topic in answer.topics
+            for p in topic.partitions
+            if not p.error_code
+        }
 
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Makes partitions part of the transaction; before the first record goes there."""
@@ -162,8 +166,8 @@ class Transaction:
         )
         self._partitions |= fresh
 
-    async def commit_batch(self, slot: Slot, batch_id: int, rows: int) -> None:
-        """Puts the number of the micro-batch, and how many rows it had, into the transaction."""
+    async def commit_note(self, slot: Slot, note: Note) -> None:
+        """Puts a note about the micro-batch into the transaction."""
         await self._ask(
             (_TRANSACTION, self.id),
             m.AddOffsetsToTxnRequest(
@@ -187,8 +191,8 @@ class Transaction:
                     partitions=[
                         cls.TxnOffsetCommitRequestPartition(
                             partition_index=slot.partition,
-                            committed_offset=batch_id,
-                            committed_metadata=str(rows),
+                            committed_offset=note.batch_id,
+                            committed_metadata=note.metadata(),
                         )
                     ],
                 )
@@ -204,6 +208,8 @@ class Transaction:
         )
 
     async def end(self, *, commit: bool) -> None:
+        """The next transaction of this producer begins with what is added to it."""
+        self._partitions.clear()
         await self._ask(
             (_TRANSACTION, self.id),
             m.EndTxnRequest(
@@ -231,11 +237,13 @@ class Transaction:
             # A coordinator that says nothing must leave time for its successor.
             request_ms = min(left_ms, self._cluster.request_timeout_ms)
             try:
-                if key not in self._coordinators:
-                    self._coordinators[key] = await self._find(key, left_ms)
-                channel = await self._cluster.channel_to(
-                    self._coordinators[key], timeout_ms=request_ms
-                )
+                coordinator = self._coordinators.get(key)
+                if coordinator is None:
+                    coordinator = await self._find(key, left_ms)
+                    while len(self._coordinators) >= _MAX_KNOWN:
+                        self._coordinators.pop(next(iter(self._coordinators)))
+                    self._coordinators[key] = coordinator
+                channel = await self._cluster.channel_to(coordinator, timeout_ms=request_ms)
                 answer = await channel.send(
                     request,
                     timeout_ms=request_ms,
@@ -279,3 +287,7 @@ class Transaction:
             # The markers of an earlier transaction take a moment: look again soon, then slower.
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_PAUSE_MS / 1000)
+
+
+def _progress(note: Note) -> tuple[int, int, bool]:
+    return note.batch_id, note.rows or 0, note.finished

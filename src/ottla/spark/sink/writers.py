@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from ottla.spark.collector import spare_imports
 from ottla.spark.errors import OptionError, SourceError
 from ottla.spark.options import SinkOptions, parse_sink_options
 from ottla.spark.sink.work import Work
@@ -51,6 +52,7 @@ def batch_writer(
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
+    spare_imports()
     parsed = parse_sink_options(options, streaming=True)
     check_columns(schema, parsed)
     announce(parsed.unused, options)
@@ -92,9 +94,10 @@ class BatchWriter(DataSourceArrowWriter):
 
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        return _write(
-            self._options, Work(self._job_id, self._options.txn_version, partition), iterator
-        )
+        # foreachBatch: the number is that of a micro-batch, and not one that a program chose.
+        in_query = context is not None and context.getLocalProperty(_QUERY_ID) is not None
+        work = Work(self._job_id, self._options.txn_version, partition, in_query)
+        return _write(self._options, work, iterator)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -116,4 +119,5 @@ def _write(options: SinkOptions, work: Work, rows: Iterator[pa.RecordBatch]) -> 
     from ottla.spark.kafka import kept_client
     from ottla.spark.sink.task_writer import TaskWriter
 
+    spare_imports()
     return Written(TaskWriter(kept_client(options.connect), options, work).write(rows))

@@ -5,22 +5,23 @@ Runs on the driver. Every decision is a function of `offsets.py`; this asks the 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.spark.errors import DataLoss, SourceError, TopicMissing, TopicRecreated
+from ottla.spark.errors import SourceError, TopicMissing
 from ottla.spark.kafka import KafkaClient, TopicNow
 from ottla.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from ottla.spark.source import offsets as o
+from ottla.spark.source.filters import Pruning, narrowed
+from ottla.spark.source.losses import accept
 from ottla.types import TopicPartition
-
-logger = logging.getLogger("ottla.spark")
 
 # While nothing comes, at most this many requests are sent in a second.
 IDLE_REQUESTS_PER_S = 6
 # New partitions and topics are looked for at least this often.
 METADATA_MAX_AGE_S = 2.0
+# How often topics are looked at until they are the same before and after.
+_OBSERVATIONS = 10
 
 
 class Observation(NamedTuple):
@@ -37,20 +38,33 @@ class Planner:
         self._client = client
         self._options = options
 
-    def batch(self) -> list[o.OffsetRange]:
-        """The ranges of a batch query."""
+    def batch(self, pruning: Pruning | None = None) -> list[o.OffsetRange]:
+        """The ranges of a batch query; with filters, of what can pass them."""
         now = self.observe()
         partitions = list(now.latest)
         earliest = self._client.earliest(partitions)
         start = self._positions(self._options.starting, "starting", now, earliest)
         end = self._positions(self._options.ending, "ending", now, earliest)
+        if self._options.starting.by_timestamp and self._options.ending.word == LATEST:
+            # Times are looked up after the ends: what came or was committed since is not read.
+            start = {partition: min(offset, end[partition]) for partition, offset in start.items()}
         for partition in partitions:
             if end[partition] < start[partition]:
                 raise SourceError(
                     f"{partition} would be read backwards, from {start[partition]} to "
                     f"{end[partition]}"
                 )
+        if pruning is not None:
+            start, end = narrowed(pruning, start, end, self._since(pruning, end))
         return self._plan(now.topics, start, end)
+
+    def _since(
+        self, pruning: Pruning, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        if pruning.since_ms is None:
+            return {}
+        covered = [p for p in partitions if pruning.covers(p)]
+        return self._client.list_offsets(dict.fromkeys(covered, pruning.since_ms))
 
     def initial(self) -> o.Offsets:
         """Where a new streaming query begins."""
@@ -104,40 +118,51 @@ class Planner:
     def report(self, losses: Iterable[o.Loss]) -> None:
         """Raises for the first loss that the options do not allow."""
         for loss in losses:
-            if loss.recreated and not self._options.restart_recreated:
-                raise TopicRecreated(
-                    f"{loss.why}; onTopicRecreated=restart reads it from its beginning"
-                )
-            if not loss.recreated and self._options.fail_on_data_loss:
-                raise DataLoss(f"{loss.why}; failOnDataLoss=false goes on")
-            logger.warning("%s", loss.why)
+            accept(loss, self._options)
 
     def observe(self, since: o.Offsets | None = None) -> Observation:
         """Repeated where a topic was made again in between: its ends would not be its own."""
-        while True:
+        for _ in range(_OBSERVATIONS):
             topics = self._topics(since)
             partitions = [
                 TopicPartition(topic, index)
                 for topic, now in topics.items()
                 for index in sorted(now.partitions)
             ]
-            latest = self.ends(partitions)
-            again = self._client.topics(self._options.subscription)
-            if all(
-                topic in again and again[topic].topic_id == topics[topic].topic_id
-                for topic in topics
-            ):
+            try:
+                latest = self.ends(partitions)
+            except SourceError:
+                if self._are_there(topics):
+                    raise
+                continue  # one of them was deleted meanwhile
+            if self._are_there(topics):
                 return Observation(topics, latest)
+        raise SourceError(
+            f"{', '.join(topics)}: deleted and made again faster than their ends can be looked up"
+        )
+
+    def _are_there(self, topics: Mapping[str, TopicNow]) -> bool:
+        now = self._client.topics(self._options.subscription)
+        return all(
+            topic in now and now[topic].topic_id == topics[topic].topic_id for topic in topics
+        )
 
     def _topics(self, since: o.Offsets | None) -> dict[str, TopicNow]:
+        """With `since`, a topic that was read and is gone is a loss, for `report` to judge; where
+        losses are allowed it is not asked for any more."""
+        subscription = self._options.subscription
+        goes_on = since is not None and not self._options.fail_on_data_loss
+        if goes_on:
+            topics = self._client.topics(subscription)
+            if all(topic in topics for topic in since or ()):
+                return topics
         try:
-            return self._client.existing_topics(self._options.subscription)
+            return self._client.existing_topics(subscription, since or ())
         except TopicMissing:
-            # A topic that was read and is gone is a loss, for `report` to judge.
-            topics = self._client.topics(self._options.subscription)
-            if since is None or not any(topic not in topics for topic in since):
-                raise
-            return topics
+            topics = self._client.topics(subscription)
+            if goes_on or any(topic not in topics for topic in since or ()):
+                return topics
+            raise
 
     def _positions(
         self,
@@ -152,9 +177,11 @@ class Planner:
             f"{side}OffsetsByTimestamp" if bound.by_timestamp else f"{side}Offsets",
         )
         if bound.by_timestamp:
-            fallback = now.latest if bound.latest_without_match else None
             return self._client.offsets_at(
-                asked, latest=fallback, read_committed=self._options.read_committed
+                asked,
+                latest=now.latest,
+                latest_without_match=bound.latest_without_match,
+                read_committed=self._options.read_committed,
             )
         numbers = {p: n for p, n in asked.items() if n not in (EARLIEST, LATEST)}
         losses = o.check_asked(f"{side}Offsets", numbers, earliest, now.latest)

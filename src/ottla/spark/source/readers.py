@@ -6,7 +6,7 @@ are used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from ottla.spark.collector import spare_imports
 from ottla.spark.options import SourceOptions
 from ottla.spark.versions import (
     ReadAllAvailable,
@@ -26,16 +27,29 @@ from ottla.spark.versions import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
+    from ottla.spark.source.filters import Pruning
     from ottla.spark.source.offsets import OffsetRange
     from ottla.spark.source.stream import StreamPlanner
 
 
 class RangePartition(InputPartition):
-    """One task."""
+    """One task: ranges that are read one after the other."""
 
-    def __init__(self, task: OffsetRange) -> None:
+    def __init__(self, task: tuple[OffsetRange, ...]) -> None:
         super().__init__(task)
+
+
+def _tasks(options: SourceOptions, ranges: list[OffsetRange]) -> list[InputPartition]:
+    from ottla.spark.source.offsets import gather
+
+    tasks = gather(
+        ranges,
+        min_records=options.min_records_per_partition,
+        min_partitions=options.min_partitions,
+    )
+    return [RangePartition(task) for task in tasks]
 
 
 def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -45,12 +59,16 @@ def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[
     from ottla.spark.kafka import kept_client
     from ottla.spark.source.range_reader import RangeReader
 
-    yield from RangeReader(kept_client(options.connect), partition.value, options).batches()
+    spare_imports()
+    client = kept_client(options.connect)
+    for one in partition.value:
+        yield from RangeReader(client, one, options).batches()
 
 
 class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._pruning: Pruning | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
         from ottla.spark.kafka import KafkaClient
@@ -58,12 +76,23 @@ class BatchReader(DataSourceReader):
 
         client = KafkaClient(self._options.connect)
         try:
-            return [RangePartition(task) for task in Planner(client, self._options).batch()]
+            return _tasks(self._options, Planner(client, self._options).batch(self._pruning))
         finally:
             client.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)
+
+
+class FilteringReader(BatchReader):
+    """Spark refuses sources that can do this where its own switch for it is off, so this one is
+    for those who ask (pushFilters)."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        from ottla.spark.source.filters import sort_out
+
+        self._pruning, left = sort_out(filters)
+        return left
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -106,7 +135,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._stream().last_seen()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [RangePartition(task) for task in self._stream().ranges(start, end)]
+        return _tasks(self._options, self._stream().ranges(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)

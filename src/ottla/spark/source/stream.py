@@ -27,8 +27,8 @@ class StreamPlanner:
         self._seen_s = float("-inf")
         self._next_look_s = float("-inf")
         self._target: Observation | None = None
+        self._last_batch_s = self._client.now_s()
         self._told: dict[str, Any] | None = None
-        self._last_batch_s = self._client.loop.time()
 
     def close(self) -> None:
         self._client.close()
@@ -48,18 +48,17 @@ class StreamPlanner:
 
     def stop_at_present(self) -> None:
         """Trigger.AvailableNow: what is there now is all there is."""
-        self._target = self._planner.observe()
+        self._target = self._planner.observe(since={})
         self._seen = self._target
 
     def latest(
         self, start: dict[str, Any], max_rows: int | None, min_rows: int | None
     ) -> dict[str, Any]:
         """The end of the next micro-batch; `start` itself where there is nothing to do."""
-        loop = self._client.loop
-        wait_s = self._next_look_s - loop.time()
+        wait_s = self._next_look_s - self._client.now_s()
         if wait_s > 0:
             self._client.pause(wait_s * 1000)
-        sent, begun_s = self._client.requests, loop.time()
+        sent, begun_s = self._client.requests, self._client.now_s()
         end = self._look(start, max_rows, min_rows)
         if end == start:
             self._next_look_s = begun_s + (self._client.requests - sent) / IDLE_REQUESTS_PER_S
@@ -68,7 +67,7 @@ class StreamPlanner:
     def newest(self) -> dict[str, Any]:
         """As `latest`, for a Spark that does not say where the last micro-batch ended."""
         if self._told is None:
-            self._seen, self._seen_s = self._planner.observe(), self._client.loop.time()
+            self._seen, self._seen_s = self._planner.observe(), self._client.now_s()
             self._told = o.to_json(o.assemble(self._seen.topics, self._seen.latest))
         else:
             self._told = self.latest(self._told, None, None)
@@ -102,17 +101,17 @@ class StreamPlanner:
         if max_rows is not None:
             latest = o.limit(positions, latest, max_rows)
         if waiting:
-            self._last_batch_s = self._client.loop.time()
+            self._last_batch_s = self._client.now_s()
         return o.to_json(o.assemble(now.topics, latest))
 
     def _is_due(self, waiting: int, min_rows: int) -> bool:
-        late_s = self._client.loop.time() - self._last_batch_s
+        late_s = self._client.now_s() - self._last_batch_s
         return waiting >= min_rows or late_s * 1000 >= self._options.max_trigger_delay_ms
 
     def _observe_since(self, begun: o.Offsets) -> tuple[Observation, dict[TopicPartition, int]]:
         now, positions = self._planner.observe_since(begun)
         self._seen = now
-        self._seen_s = self._client.loop.time()
+        self._seen_s = self._client.now_s()
         return now, positions
 
     def _capped(
@@ -132,7 +131,7 @@ class StreamPlanner:
 
     def _has_news(self, begun: o.Offsets) -> bool:
         """A cheap look: the ends of the known partitions, and new ones from time to time."""
-        if self._seen is None or self._client.loop.time() - self._seen_s > METADATA_MAX_AGE_S:
+        if self._seen is None or self._client.now_s() - self._seen_s > METADATA_MAX_AGE_S:
             return True
         try:
             latest = self._planner.ends(list(self._seen.latest))

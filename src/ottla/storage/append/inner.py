@@ -15,7 +15,7 @@ from ottla.storage.append.record_rules import RecordRules, bounds_timestamps
 from ottla.storage.append.steps import Pause, Steps
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
-from ottla.wire import records
+from ottla.wire import native, records
 from ottla.wire.compression import (
     NONE,
     CompressionError,
@@ -24,6 +24,7 @@ from ottla.wire.compression import (
     compress,
     decompress,
 )
+from ottla.wire.native_walk import Walk, walk_over
 from ottla.wire.record_walk import BadRecord, Flaw, RecordWalk
 from ottla.wire.records import HEADER_BYTES, BatchHeader
 
@@ -34,7 +35,8 @@ QUICK_PLAIN_BYTES = 1024 * 1024
 # gzip reads some 100 MB/s; others are several times as fast.
 _QUICK_PACKED_BYTES = 256 * 1024
 _QUICK_COMPRESSED_BYTES = 128 * 1024
-# Records that are walked between two pauses, and those that are looked at one by one.
+# Records that pure Python walks between two pauses (native code walks more), and those that are
+# looked at one by one.
 STEP_RECORDS = 2000
 _STEP_SLOW_RECORDS = 500
 _NO_TIME = -1
@@ -63,7 +65,7 @@ def examined(tp: TopicPartition, batch: Batch, settings: LogConfig, now_ms: int)
     target = target_codec(header, settings)
     is_rebuilt = target != header.codec
     plain, is_cut = yield from _plain(tp, batch)
-    walk = RecordWalk(
+    walk = walk_over(
         plain,
         header.record_count,
         header.base_timestamp,
@@ -71,7 +73,7 @@ def examined(tp: TopicPartition, batch: Batch, settings: LogConfig, now_ms: int)
         wants_oldest=is_rebuilt or bounds_timestamps(settings),
     )
     try:
-        while not walk.advance(STEP_RECORDS):
+        while not walk.advance(native.paced(STEP_RECORDS)):
             yield Pause.SHORT
     except BadRecord as bad:
         code = _code_of(bad, header, is_rebuilt=is_rebuilt)
@@ -97,21 +99,29 @@ def holds_quickly(view: memoryview, fields: tuple[int, ...], most_records: int) 
     """Whether a batch with these header fields is right as it is, and soon known to be; False means
     that it has to be looked at again. For the usual batch only: no rule of the topic asks more."""
     attributes, base_timestamp, newest, count = fields[5], fields[7], fields[8], fields[12]
-    body = view[HEADER_BYTES:]
-    try:
-        if attributes == NONE:
-            plain = bytes(body)
-        elif len(body) > _QUICK_PACKED_BYTES:
+    is_packed = attributes != NONE
+    plain: memoryview | bytes | mmap = view
+    begin = HEADER_BYTES
+    if is_packed:
+        body = view[HEADER_BYTES:]
+        if len(body) > _QUICK_PACKED_BYTES:
             return False
-        else:
-            plain = bytes(decompress(attributes, body, QUICK_PLAIN_BYTES))
-        walk = RecordWalk(plain, count, base_timestamp, newest)
+        try:
+            plain, begin = decompress(attributes, body, QUICK_PLAIN_BYTES), 0
+        except CompressionError:
+            return False
+    code = native.code
+    if code is not None:
+        times = base_timestamp, newest
+        return bool(code.holds(plain, begin, count, times, is_packed, most_records))
+    walk = RecordWalk(bytes(plain[begin:]), count, base_timestamp, newest)
+    try:
         return (
             walk.advance(most_records)
             and walk.newest == newest
-            and (attributes == NONE or walk.is_in_order)
+            and (not is_packed or walk.is_in_order)
         )
-    except (CompressionError, BadRecord):
+    except BadRecord:
         return False
 
 
@@ -176,7 +186,7 @@ def _rebuilt(
     tp: TopicPartition,
     plain: bytes | mmap,
     header: BatchHeader,
-    walk: RecordWalk,
+    walk: Walk,
     target: int,
     settings: LogConfig,
 ) -> Steps[Batch]:

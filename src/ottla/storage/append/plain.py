@@ -23,13 +23,15 @@ from ottla.storage.producers.state import (
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.sparse_indexes import BatchPlace
 from ottla.topics.configs import LogConfig
+from ottla.wire import native
 from ottla.wire.checksum import crc32c
 from ottla.wire.records import CRC_START, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 
 # Without a bit above the codec: no transaction, no marker, no append time; the last codec is zstd.
 _LARGEST_ATTRIBUTES = 4
 _LONG_MAX = 0x7FFFFFFFFFFFFFFF
-# Looked at by one append: some milliseconds of work. More are for the general lane, which can wait.
+# Looked at by one append: some milliseconds of pure Python (native code looks at more). What is
+# above is for the general lane, which can wait.
 _MOST_RECORDS = 5000
 # Base offset, length and leader epoch: what precedes the magic byte.
 _PLACE_IN_LOG = struct.Struct(">qii")
@@ -70,7 +72,7 @@ def prepare_plain_append(
     position = 0
     newest_ms = -1
     room = min(settings.max_message_bytes, settings.segment_bytes)
-    records_left = _MOST_RECORDS
+    records_left = most_records = native.paced(_MOST_RECORDS)
     for view in batches:
         size = len(view)
         if not HEADER_BYTES <= size <= room or view.readonly:
@@ -91,9 +93,7 @@ def prepare_plain_append(
             break
         if settings.validates_records:
             records_left -= count
-            if (base_offsets and records_left < 0) or not holds_quickly(
-                view, fields, _MOST_RECORDS
-            ):
+            if (base_offsets and records_left < 0) or not holds_quickly(view, fields, most_records):
                 break
         if producer != NO_PRODUCER:
             idempotent = idempotent or IdempotentBatches(producers)

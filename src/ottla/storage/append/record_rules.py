@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topics.configs import LogConfig
 from ottla.types import TopicPartition
-from ottla.wire.record_walk import RecordWalk
+from ottla.wire.native_walk import Walk
 from ottla.wire.records import LOG_APPEND_TIME, BatchHeader, Record
 
 # Named in an answer. Kafka names all of them; a batch of some kilobytes may hold a million.
@@ -88,7 +88,7 @@ class RecordRules:
             keyless_bytes=-1 if is_skimmed else 0,
         )
 
-    def may_be_broken(self, walk: RecordWalk) -> bool:
+    def may_be_broken(self, walk: Walk) -> bool:
         """Whether the records have to be looked at one by one."""
         earliest, latest = self._now_ms - self._difference_ms, self._now_ms + self._difference_ms
         return (

@@ -244,8 +244,12 @@ async def test_reads_that_fill_the_buffer_end_with_the_turn(
         peer.read(frame[reads * size : (reads + 1) * size])
         reads += 1
         assert reads < 10
+    # The turn is everyone's: who comes after it in the same round reads once.
+    other = Peer(server)
+    other.read(frame[:size])
+    assert not other.transport.reading
     await asyncio.sleep(0)
-    assert peer.transport.reading
+    assert peer.transport.reading and other.transport.reading
     for start in range(reads * size, len(frame), size):
         peer.read(frame[start : start + size])
     await until(lambda: ids(peer.transport.written) == [7], 60)

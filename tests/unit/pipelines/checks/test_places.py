@@ -90,8 +90,8 @@ def test_the_pipeline_itself(folder):
         head = f"checkpoints: full/a.csv\nmetrics_port: {port}"
         assert words(folder, "ingest: {format: rate, topic: a}", head) == [
             "checkpoints: full/a.csv is not a folder",
-            f"metrics_port: {port} cannot be used: Address already in use",
+            f"metrics: 127.0.0.1:{port} cannot be used: Address already in use",
         ]
     head = "metrics_port: 70000"
     (told,) = words(folder, "ingest: {format: rate, topic: a}", head)
-    assert told.startswith("metrics_port: 70000 cannot be used: ")
+    assert told.startswith("metrics: 127.0.0.1:70000 cannot be used: ")

@@ -36,8 +36,8 @@ def test_files_that_were_joined_are_removed_before_the_query_starts(
     batches = [f"b-{QUERY}-{number:09d}-00000.parquet" for number in range(5)]
     joined = f"c-{QUERY}-000000000-{joined_up_to:09d}-00000.parquet"
     files = Files(*batches, joined)
-    monkeypatch.setattr(archive, "FileStore", lambda *_: files)
-    monkeypatch.setattr(archive, "with_time_columns", lambda frame, _by: frame)
+    monkeypatch.setattr(archive, "file_store", lambda *_: files)
+    monkeypatch.setattr(archive, "with_time_columns", lambda frame, *_: frame)
     monkeypatch.setattr(archive, "count_rows_out", lambda frame: frame)
     monkeypatch.setattr(JobContext, "read_stream", lambda *_: None)
     job = Archive(from_=(Source("t", "t"),), path="/archive")

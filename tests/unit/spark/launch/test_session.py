@@ -162,3 +162,10 @@ def test_no_module_stands_in_the_way_of_the_function_that_users_import():
     for module in pkgutil.walk_packages(ottla.spark.__path__, "ottla.spark."):
         importlib.import_module(module.name)
     assert ottla.spark.session is session_module.session
+
+
+def test_workers_on_this_machine_talk_over_unix_sockets_unless_told_not_to(no_jvm, monkeypatch):
+    enabled = "spark.python.unix.domain.socket.enabled"
+    monkeypatch.setattr(session_module, "socket_settings", lambda: {enabled: "true"})
+    assert start_session()[enabled] == "true"
+    assert start_session(conf={enabled: "false"})[enabled] == "false"

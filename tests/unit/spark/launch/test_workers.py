@@ -81,3 +81,79 @@ def test_a_pyspark_that_only_the_driver_s_path_has_is_not_left_to_workers(instal
 def test_without_a_place_for_the_script_workers_start_as_ever(installed, tmp_path):
     (tmp_path / "cache").touch()
     assert worker_python() == Path(sys.executable)
+
+
+def _module(folder: Path, name: str, text: str) -> None:
+    path = folder.joinpath(*name.split(".")).with_suffix(".py")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for package in path.relative_to(folder).parents:
+        (folder / package / "__init__.py").touch()
+    path.write_text(text)
+
+
+def _started(python: Path, folder: Path, *arguments: str) -> str:
+    answer = subprocess.run(
+        [python, *arguments],
+        env={**os.environ, "SPARK_HOME": SPARK, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=60,
+    )
+    return answer.stdout.strip()
+
+
+def test_the_daemon_is_the_one_that_imports_beforehand(installed, tmp_path):
+    python = worker_python()
+    said = "def main():\n    import sys\n    print('ours', sys.argv[1:])\n"
+    _module(tmp_path / "fake", "ottla.spark.launch.daemon", said)
+    _module(tmp_path / "fake", "pyspark.worker", "print('a worker')")
+    started = _started(python, tmp_path / "fake", "-m", "pyspark.daemon", "pyspark.worker")
+    assert started == "ours ['pyspark.worker']"
+    assert _started(python, tmp_path / "fake", "-m", "pyspark.worker") == "a worker"
+
+
+def test_an_environment_without_this_package_has_spark_s_own_daemon(installed, tmp_path):
+    _module(tmp_path / "fake", "ottla.other", "")
+    said = "def manager():\n    import sys\n    print('spark', sys.argv[1:])\n"
+    _module(tmp_path / "fake", "pyspark.daemon", said)
+    started = _started(worker_python(), tmp_path / "fake", "-m", "pyspark.daemon", "pyspark.worker")
+    assert started == "spark ['pyspark.worker']"
+
+
+@pytest.fixture
+def own_folder(monkeypatch, tmp_path):
+    workers._socket_folder.cache_clear()
+    monkeypatch.setattr(workers, "mkdtemp", lambda prefix: str(tmp_path))
+    monkeypatch.setattr(workers.sys, "platform", "linux")
+    yield tmp_path
+    workers._socket_folder.cache_clear()
+
+
+def test_workers_of_this_script_talk_over_unix_sockets(installed, own_folder, monkeypatch):
+    monkeypatch.setattr(workers, "_MAX_SOCKET_FOLDER", len(str(own_folder)))
+    assert workers.socket_settings() == {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(own_folder),
+    }
+
+
+def test_a_path_that_is_too_long_for_sockets_is_not_used(installed, own_folder, monkeypatch):
+    monkeypatch.setattr(workers, "_MAX_SOCKET_FOLDER", len(str(own_folder)) - 1)
+    assert workers.socket_settings() == {}
+
+
+def test_other_workers_and_systems_have_spark_s_own_sockets(installed, own_folder, monkeypatch):
+    monkeypatch.setenv("SPARK_HOME", SPARK)
+    assert workers.socket_settings() == {}
+    monkeypatch.delenv("SPARK_HOME")
+    monkeypatch.setattr(workers.sys, "platform", "darwin")
+    assert workers.socket_settings() == {}
+
+
+def test_nobody_else_may_look_into_the_folder_of_the_sockets(installed):
+    workers._socket_folder.cache_clear()
+    folder = Path(workers._socket_folder())
+    assert folder.stat().st_mode & 0o077 == 0
+    folder.rmdir()
+    workers._socket_folder.cache_clear()

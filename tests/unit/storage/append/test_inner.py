@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from ottla.storage.append.record_rules import MOST_RECORD_ERRORS, RecordsRejecte
 from ottla.storage.append.steps import Pause, Steps
 from ottla.storage.log.log import Log
 from ottla.types import TopicPartition
-from ottla.wire import records
+from ottla.wire import native, records
 from ottla.wire.compression import GZIP, NONE, ZSTD
+from tests.support.native import FORMS, in_force
 from tests.support.peers.batch_lies import NOW_MS, batch, record, varint
 from tests.support.storage.log_helpers import new_log, settings
 
@@ -28,6 +30,13 @@ _SEVEN_LIES = {
     "a million": batch(_THREE, 1_000_000),
     "a negative length": batch(record(0, size=-1) + record(1), 2),
 }
+
+
+@pytest.fixture(params=FORMS, scope="module", autouse=True)
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test here runs on native code and on pure Python."""
+    with in_force(request.param):
+        yield
 
 
 def _appended(log: Log, data: bytes) -> int:
@@ -117,11 +126,13 @@ def test_a_bomb_is_refused_as_too_large(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_many_records_take_many_steps() -> None:
-    body = b"".join(record(number, value=b"v" * (number % 2)) for number in range(30_000))
-    pauses = list(_steps_of(batch(body, 30_000)))
+    count = native.paced(30_000)
+    body = (record(0) + record(1, value=b"vv")) * (count // 2)
+    pauses = list(_steps_of(batch(body, count)))
     assert len(pauses) >= 10 and set(pauses) == {Pause.SHORT}
 
 
 def test_half_a_million_headers_take_many_steps() -> None:
-    body = record(0, headers=varint(100_000) + bytes(200_000))
+    count = native.paced(100_000)
+    body = record(0, headers=varint(count) + bytes(2 * count))
     assert len(list(_steps_of(batch(body, 1)))) >= 10

@@ -1,0 +1,24 @@
+"""What happens when records that were to be read are not there: the options decide, for planners
+and tasks alike."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.spark.errors import DataLoss, TopicRecreated
+
+if TYPE_CHECKING:
+    from ottla.spark.options import SourceOptions
+    from ottla.spark.source.offsets import Loss
+
+logger = logging.getLogger("ottla.spark")
+
+
+def accept(loss: Loss, options: SourceOptions) -> None:
+    """Raises for a loss that the options do not allow; the others are warned of."""
+    if loss.recreated and not options.restart_recreated:
+        raise TopicRecreated(f"{loss.why}; onTopicRecreated=restart reads it from its beginning")
+    if not loss.recreated and options.fail_on_data_loss:
+        raise DataLoss(f"{loss.why}; failOnDataLoss=false goes on without them")
+    logger.warning("%s", loss.why)
