@@ -32,6 +32,7 @@ from ottla.security.setup import (
 )
 from ottla.storage.manager import identity
 from ottla.storage.manager.dir_lock import DirLocks
+from ottla.wire import native
 
 if TYPE_CHECKING:
     from ottla.broker.context.services import BrokerServices
@@ -185,6 +186,7 @@ class Node:
         for server in self._servers:
             server.start_processing(parts.services)
         logger.info("broker %d of cluster %s serves", broker_id, cluster_id)
+        logger.info("records are looked at by %s", native.in_force())
 
     async def _open_listeners(self, parts: NodeParts) -> None:
         """Binds their sockets; nothing is read from them yet."""

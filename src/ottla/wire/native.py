@@ -43,7 +43,7 @@ def _load() -> tuple[Any, str]:
             FORM,
         )
         return None, f"pure Python (ottla_native has interface {form}, not {FORM})"
-    return package, f"native (ottla_native {package.__version__})"
+    return package, f"native code (ottla_native {package.__version__})"
 
 
 # None where pure Python is in force. Callers look here each time, so that tests can change it.

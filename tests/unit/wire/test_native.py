@@ -41,8 +41,8 @@ _GOOD = f"FORM, __version__ = {native.FORM}, '9.9'"
 @pytest.mark.parametrize(
     ("package", "environment", "said", "warned"),
     [
-        (_GOOD, {}, "False native (ottla_native 9.9)", ""),
-        (_GOOD, {"OTTLA_NATIVE": "1"}, "False native (ottla_native 9.9)", ""),
+        (_GOOD, {}, "False native code (ottla_native 9.9)", ""),
+        (_GOOD, {"OTTLA_NATIVE": "1"}, "False native code (ottla_native 9.9)", ""),
         (_GOOD, {"OTTLA_NATIVE": "0"}, "True pure Python (OTTLA_NATIVE=0)", ""),
         (
             "raise ModuleNotFoundError('no')",
