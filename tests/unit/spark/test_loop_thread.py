@@ -108,7 +108,8 @@ def run_script(script: str) -> str:
 
 
 _BEGINNING = """
-import asyncio, os, sys, threading
+import asyncio, logging, os, sys, threading
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # which callback was slow on a busy machine
 from ottla.spark.loop_thread import LoopThread
 async def at_end(): print("ended in", names[os.getpid()], flush=True)
 async def hang(begun):
