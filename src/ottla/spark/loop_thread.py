@@ -104,7 +104,11 @@ async def _finish(at_end: Callable[[], Awaitable[None]]) -> None:
 
 def _stop(pid: int, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     if os.getpid() != pid:
-        return  # a child of a fork: the thread is its parent's
+        # A child of a fork: the thread is its parent's, and so are the tasks, which nobody will end
+        # here. Since Python 3.12 each would say so when the child ends.
+        for task in asyncio.all_tasks(loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        return
     try:
         loop.call_soon_threadsafe(loop.stop)
     except RuntimeError:

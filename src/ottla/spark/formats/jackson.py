@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 # StreamReadConstraints of Jackson.
 MAX_DEPTH = 1000
 MAX_NUMBER_LENGTH = 1000
+_TOO_DEEP = f"more than {MAX_DEPTH} values inside each other"
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -60,10 +61,28 @@ def parse(text: str) -> Any:
         # Python's own parser is in C and takes nothing that Jackson does not; what it refuses is
         # not malformed yet.
         try:
-            return _DECODER.raw_decode(text, first)[0]
+            value = _DECODER.raw_decode(text, first)[0]
         except (ValueError, RecursionError):
-            pass
+            return _parse(text)
+        # Since Python 3.12 its parser goes deeper than Jackson's.
+        if text.count("[") + text.count("{") > MAX_DEPTH and _is_too_deep(value):
+            raise MalformedJson(_TOO_DEEP)
+        return value
     return _parse(text)
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _containers(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _containers(outer: list[Any]) -> list[Any]:
+    values = (value for _, value in outer) if isinstance(outer, Members) else outer
+    return [value for value in values if isinstance(value, list)]
 
 
 def _number(text: str, is_whole: bool) -> Number:
@@ -88,7 +107,7 @@ def _parse(text: str) -> Any:
         value, position = _begin(text, position)
         if isinstance(value, list):
             if len(containers) >= MAX_DEPTH:
-                raise MalformedJson(f"more than {MAX_DEPTH} values inside each other")
+                raise MalformedJson(_TOO_DEEP)
             if not _closes(text, position, value):
                 containers.append(value)
                 position = _name(text, position, value, names)

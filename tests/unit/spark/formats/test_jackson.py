@@ -98,6 +98,12 @@ def test_depth_is_bounded_and_needs_no_stack():
     assert render(parse(deep)) == deep
     with pytest.raises(MalformedJson, match="inside each other"):
         parse(f"[{deep}]")
+    objects = '{"a":' * MAX_DEPTH + "1" + "}" * MAX_DEPTH
+    assert render(parse(objects)) == objects
+    with pytest.raises(MalformedJson, match="inside each other"):
+        parse(f'{{"a":{objects}}}')
+    wide = "[" + ",".join(["[]"] * (2 * MAX_DEPTH)) + "]"
+    assert len(parse(wide)) == 2 * MAX_DEPTH
     with pytest.raises(MalformedJson, match="number of more than"):
         parse("1" * 1001)
 
