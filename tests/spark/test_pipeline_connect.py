@@ -42,6 +42,7 @@ def test_every_row_once_in_two_runs(ottla_processes, tmp_path):
     last = {job["name"]: job for job in found["reports"][-1]["jobs"]}
     assert (last["counts"]["rows_in"], last["counts"]["dead_letters"]) == (LINES + 1, 1)
     assert last["archive-connect.lines"]["rows_out"] == LINES + 1
+    assert last["counts"]["rows_out"] is None and last["large"]["rows_out"] == LINES // 2
     assert found["archived"] == found["places"] == ROUNDS * (LINES + 1)
     counts: dict[int, int] = {}
     for message in read_topic(servers, "connect.counts"):

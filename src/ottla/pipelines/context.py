@@ -34,6 +34,8 @@ class Stream:
     now_and_then: Callable[[], str] | None = None
     after: Callable[[], str] | None = None
     noted: NotedRows | None = None
+    # Every row that is read is written: no more is needed to count them.
+    keeps_rows: bool = False
 
 
 @dataclass(frozen=True)

@@ -297,13 +297,21 @@ class StreamRun:
             self.job.kind,
             self.state,
             self.progress.rows_in,
-            self.progress.rows_out + self._unfinished - self._left_behind,
+            self._rows_out(),
             batches=self.progress.batches,
             restarts=self.restarts,
             seconds=round((self._ended_s if self.is_over else self._now_s()) - self._began_s, 3),
             error=self.error,
             notes=(*self._notes, *self._left_out()),
         )
+
+    def _rows_out(self) -> int | None:
+        """None where Spark does not say: Connect loses what a function of batches observes."""
+        stream = self._stream
+        by_function = stream is not None and stream.each_batch is not None
+        if stream is not None and by_function and dialects.is_connect(stream.frame.sparkSession):
+            return self.progress.rows_in if stream.keeps_rows else None
+        return self.progress.rows_out + self._unfinished - self._left_behind
 
     def _left_out(self) -> Iterator[str]:
         if self.progress.left_out:

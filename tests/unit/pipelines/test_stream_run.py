@@ -17,7 +17,7 @@ from ottla.pipelines.live import LiveView, line, table
 from ottla.pipelines.progress import StreamProgress
 from ottla.pipelines.spec import Archive
 from ottla.pipelines.spec_keys import Restart, Source
-from ottla.pipelines.stream_run import StreamRun
+from ottla.pipelines.stream_run import StreamRun, connect_gate
 
 
 class FakeClock:
@@ -107,7 +107,7 @@ class FakeQuery:
         self.drained = True
 
 
-def stream_run(queries, clock, attempts=2, after=None, trigger="1 second", **stream):
+def stream_run(queries, clock, attempts=2, after=None, trigger="1 second", session=None, **stream):
     """A run whose starts give these queries, one after the other."""
     waiting = list(queries)
 
@@ -119,7 +119,7 @@ def stream_run(queries, clock, attempts=2, after=None, trigger="1 second", **str
             waiting[0].each_batch = function
             return self
 
-    frame = SimpleNamespace(writeStream=Writer(), sparkSession=None)
+    frame = SimpleNamespace(writeStream=Writer(), sparkSession=session)
     run = StreamRun(
         Archive(name="j", from_=(Source("a", "a"),), path="p"),
         "j",
@@ -256,3 +256,36 @@ def test_what_fails_afterwards_is_told():
 def test_a_plan_that_cannot_be_started_counts_as_a_failure():
     run = stream_run([], FakeClock(), attempts=0)
     assert (run.state, run.report().error) == ("failed", "pop from empty list")
+
+
+@pytest.mark.parametrize(("keeps_rows", "rows_out"), [(True, 7), (False, None)])
+def test_rows_out_on_spark_connect_are_known_where_every_row_is_kept(keeps_rows, rows_out):
+    kept = {}
+
+    class Session:
+        conf = SimpleNamespace(set=kept.__setitem__)
+
+    Session.__module__ = "pyspark.sql.connect.session"
+    query = FakeQuery(active=True, rows=7)
+    run = stream_run(
+        [query],
+        FakeClock(),
+        each_batch=lambda *_: None,
+        keeps_rows=keeps_rows,
+        session=Session(),
+    )
+    assert kept == {"ottla.pipeline.gate.j": "open"}
+    run.stop(60.0, threading.Event())
+    assert kept == {"ottla.pipeline.gate.j": "closed"}
+    assert (run.report().rows_in, run.report().rows_out) == (7, rows_out)
+
+
+def test_a_process_of_spark_connect_learns_that_no_batch_may_begin():
+    kept, written = {"gate": "open"}, []
+    gated = connect_gate(lambda _, batch: written.append(batch), "gate")
+    batch = SimpleNamespace(sparkSession=SimpleNamespace(conf=SimpleNamespace(get=kept.get)))
+    gated(batch, 0)
+    kept["gate"] = "closed"
+    with pytest.raises(OttlaError, match="batch 1 comes later"):
+        gated(batch, 1)
+    assert written == [0]

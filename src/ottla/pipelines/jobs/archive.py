@@ -41,6 +41,7 @@ def streams(context: JobContext, job: Archive) -> list[Stream]:
             counted,
             each_batch=writer.write,
             after=lambda: writer.finish(context.spark),
+            keeps_rows=True,
         )
     ]
 
