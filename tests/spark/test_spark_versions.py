@@ -1,7 +1,5 @@
-"""The data source on every Spark and Python that it is for: the same small program on each.
-
-`make test` runs it on the locked one as a session of Spark Connect; the others are a campaign.
-"""
+"""The data source on every Spark and Python that it is for, in sessions of both kinds: the same
+small program on each."""
 
 from __future__ import annotations
 
@@ -20,7 +18,12 @@ from tests.support.judges import need
 from tests.support.spark import environments, smoke
 from tests.support.spark.topics import Topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.usefixtures("campaign"),
+    pytest.mark.timeout(7200),
+]
 
 SMOKE_TIMEOUT_S = 900
 # Newest of each line that there was when this was run last, with the Pythons between them.
@@ -72,7 +75,6 @@ def test_a_session_of_spark_connect_reads_and_writes(ottla_processes, tmp_path):
     judge(found)
 
 
-@pytest.mark.campaign
 def test_every_spark(ottla_processes, tmp_path):
     need(missing_reason())
     topics = Topics(ottla_processes.bootstrap_servers)
@@ -102,7 +104,6 @@ def test_every_spark(ottla_processes, tmp_path):
     )
 
 
-@pytest.mark.campaign
 @pytest.mark.parametrize("version", PYTHONS)
 def test_unit_tests_on_other_pythons(version):
     need(environments.missing_reason(version))

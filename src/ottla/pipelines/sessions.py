@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ottla.errors import OttlaError
 from ottla.pipelines.report import reason_of
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MASTER = "local[*]"
 CONNECT_SCHEME = "sc://"
+CONNECT_PORT = 15_002
+_REACH_TIMEOUT_S = 10.0
 LOG_NAME = "spark.log"
 _STDERR = 2
 
@@ -64,6 +68,7 @@ def _connect(pipeline: Pipeline) -> SparkSession:
     from pyspark.sql import SparkSession
 
     url = pipeline.master or ""
+    _reach(url)
     try:
         spark = SparkSession.builder.remote(url).create()
         for name, value in pipeline.spark.items():
@@ -75,6 +80,21 @@ def _connect(pipeline: Pipeline) -> SparkSession:
     except PySparkException as error:
         raise OttlaError(f"{url}: {reason_of(error)}") from None
     return spark
+
+
+def _reach(url: str) -> None:
+    """Spark's client tries for many minutes; a server that is not there is told at once."""
+    place = urlsplit(url)
+    try:
+        port = place.port or CONNECT_PORT
+    except ValueError as error:
+        raise OttlaError(f"{url}: {error}") from None
+    try:
+        socket.create_connection((place.hostname or "", port), _REACH_TIMEOUT_S).close()
+    except OSError as error:
+        raise OttlaError(
+            f"{url}: no server of Spark Connect answers: {error.strerror or error}"
+        ) from None
 
 
 def _silence_query_contexts() -> None:

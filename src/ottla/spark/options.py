@@ -45,6 +45,7 @@ _SOURCE_NAMES = (
     "startingOffsetsByTimestampStrategy",
     "failOnDataLoss",
     "minPartitions",
+    "minRecordsPerPartition",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -152,6 +153,7 @@ class SourceOptions:
     ending: Bound
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
+    min_records_per_partition: int | None = None
     max_records_per_partition: int | None = None
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -311,10 +313,17 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         _refuse_latest(starting)
     if streaming and any(name.lower().startswith("ending") for name in values):
         raise OptionError("a streaming query has no end: endingOffsets is for batch queries")
+    push_filters = options.flag("pushFilters", False)
+    if streaming and push_filters:
+        raise OptionError("pushFilters is for batch queries: Spark offers streams no filters")
     minimum = options.number("minOffsetsPerTrigger", at_least=1)
     maximum = options.number("maxOffsetsPerTrigger", at_least=1)
     if minimum and maximum and minimum > maximum:
         raise OptionError("minOffsetsPerTrigger cannot be larger than maxOffsetsPerTrigger")
+    fewest = options.number("minRecordsPerPartition", at_least=1)
+    most = options.number("maxRecordsPerPartition", at_least=1)
+    if fewest and most and fewest > most:
+        raise OptionError("minRecordsPerPartition cannot be larger than maxRecordsPerPartition")
     return SourceOptions(
         connect=options.connect(),
         subscription=_subscription(options),
@@ -322,7 +331,8 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         ending=ending,
         fail_on_data_loss=options.flag("failOnDataLoss", True),
         min_partitions=options.number("minPartitions", at_least=1),
-        max_records_per_partition=options.number("maxRecordsPerPartition", at_least=1),
+        min_records_per_partition=fewest,
+        max_records_per_partition=most,
         max_offsets=maximum,
         min_offsets=minimum,
         max_trigger_delay_ms=_duration_ms(options, "maxTriggerDelay", _DEFAULT_TRIGGER_DELAY_MS),
@@ -334,7 +344,7 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         fetch_bytes=options.kafka_number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
         check_crcs=(options.kafka("check.crcs") or "true").lower() != "false",
         unused=options.unused(() if streaming else _OF_STREAMS),
-        push_filters=options.flag("pushFilters", False),
+        push_filters=push_filters,
     )
 
 

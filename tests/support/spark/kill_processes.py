@@ -198,4 +198,5 @@ class Driver:
 
 
 def is_worker(process: Process) -> bool:
-    return " -m pyspark." in process.command
+    # Daemons of `session()` are started with `-c` and name what they stand for.
+    return " -m pyspark." in process.command or DAEMON in process.command

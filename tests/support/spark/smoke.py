@@ -57,10 +57,14 @@ class Smoke:
 
     def forget_last_commit(self, target: str) -> None:
         """As if the driver had been killed after the write and before Spark's own note of it."""
-        commits = self.folder / target / "commits"
-        last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
-        (commits / str(last)).unlink()
-        (commits / f".{last}.crc").unlink(missing_ok=True)
+        last = self.commits(target)[-1]
+        last.unlink()
+        last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+
+    def commits(self, target: str) -> list[Path]:
+        """One file for each micro-batch."""
+        files = (self.folder / target / "commits").iterdir()
+        return sorted((f for f in files if f.name.isdigit()), key=lambda file: int(file.name))
 
 
 def run(smoke: Smoke, first: str, second: str, third: str) -> dict[str, Any]:
@@ -76,8 +80,8 @@ def run(smoke: Smoke, first: str, second: str, third: str) -> dict[str, Any]:
     smoke.copy(first, second)
     found["exactly_once"] = smoke.count(second)
     try:
-        limited = smoke.copy(first, third, maxOffsetsPerTrigger="700")
-        found["limited"] = len([one for one in limited.recentProgress if one["numInputRows"]])
+        smoke.copy(first, third, maxOffsetsPerTrigger="700")
+        found["limited"] = len(smoke.commits(third))
     except Exception as error:
         found["limited"] = str(error)
     found["third"] = smoke.count(third)

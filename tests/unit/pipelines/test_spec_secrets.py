@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ottla.pipelines import SpecError, parse_pipeline
@@ -116,6 +119,16 @@ def test_secrets_are_hidden_in_what_is_told():
     told = problems.lines(pipeline, [Problem("archive-a", "no login with hunter2")])
     assert told == ["f.yaml: job archive-a: no login with ${PASSWORD}"]
     assert "hunter2" not in repr(pipeline) and "archive-a" in repr(pipeline)
+
+
+def test_the_example_of_the_documentation(tmp_path):
+    page = Path(__file__).parents[3] / "docs" / "pipelines.md"
+    (text,) = re.findall(r"```yaml\n(kafka:.*?)```", page.read_text(), re.DOTALL)
+    (tmp_path / "secret").write_text("hunter2\n")
+    environment = {"KAFKA_USER": "ann", "ARCHIVE": "/data/a"}
+    pipeline = parse_pipeline(text, "f.yaml", tmp_path, environment)
+    assert pipeline.kafka["sasl.jaas.config"].endswith('username="ann" password="hunter2";')
+    assert pipeline.jobs[0].path == "/data/a"
 
 
 def test_files_that_hold_no_secret(tmp_path):

@@ -84,6 +84,11 @@ def test_sasl_plain():
         ({"startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest"),
         ({"failOnDataLoss": "maybe"}, "must be true or false, not 'maybe'"),
         ({"minPartitions": "0"}, "at least 1"),
+        ({"minRecordsPerPartition": "0"}, "at least 1"),
+        (
+            {"minRecordsPerPartition": "5", "maxRecordsPerPartition": "4"},
+            "minRecordsPerPartition cannot be larger",
+        ),
         ({"maxOffsetsPerTrigger": "many"}, "whole number"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "cannot be larger"),
         ({"maxTriggerDelay": "soon"}, "duration"),
@@ -109,6 +114,12 @@ def test_what_is_refused(options, words):
     with pytest.raises(OptionError) as caught:
         parse_source_options(merged, streaming=False)
     assert words in str(caught.value)
+
+
+def test_filters_are_pushed_in_batches_only():
+    assert source(pushFilters="true").push_filters
+    with pytest.raises(OptionError, match="pushFilters is for batch queries"):
+        source(True, pushFilters="true")
 
 
 def test_a_stream_has_no_end():

@@ -32,6 +32,10 @@ QUERY_TIMEOUT_S = 600
 
 ONCE = Side("ottla, exactly once", "ottla", {}, {"deliveryGuarantee": "exactly_once"})
 PLAIN_SINK = Side("ottla", "ottla", {}, {"deliveryGuarantee": "at_least_once"})
+# Small partitions in one task: fewer of them for Spark to start.
+SHARING = {"minRecordsPerPartition": "1000"}
+SHARED = PLAIN_SINK._replace(title="ottla, one task", read=SHARING)
+SHARED_ONCE = ONCE._replace(title="ottla, one task, exactly once", read=SHARING)
 EMPTY = Side("empty Python source and sink", "ottla-bench-empty", {}, {})
 
 
@@ -50,17 +54,19 @@ def floor_rows(bench: Workbench) -> list[Row]:
     records = (batches + WARM_UP_BATCHES) * BATCH_RECORDS
     empty_side = EMPTY._replace(read={"batches": str(batches + WARM_UP_BATCHES)})
     bench.write(OURS, PLAIN.frame(bench.spark, records, PARTITIONS), source)
-    sides = (PLAIN_SINK, ONCE, TUNED, DEFAULT, empty_side)
+    sides = (PLAIN_SINK, ONCE, SHARED, SHARED_ONCE, TUNED, DEFAULT, empty_side)
     return rows_of(_floors(bench, source, batches, sides), batches)
 
 
 def rows_of(found: Sequence[Floor], batches: int) -> list[Row]:
-    ours, once, tuned, default, empty = found
+    ours, once, shared, shared_once, tuned, default, empty = found
     # Waiting for more records (linger.ms) is for throughput: the faster of the two is the peer.
     peer = min(tuned, default)
     return [
         _row(f"micro-batch of {BATCH_RECORDS} records, p50 of {batches}", ours, peer, FLOOR_GOAL),
         _row("  exactly once (connector: at least once)", once, peer, ONCE_GOAL),
+        _row("  with minRecordsPerPartition", shared, peer, None),
+        _row("  with minRecordsPerPartition, exactly once", shared_once, peer, None),
         _row("  beside the connector with the options for throughput", ours, tuned, None),
         _row("  an empty Python source and sink: what is Spark's", empty, peer, None),
         Row("  processors' time of all processes", ours.cpu_ms, peer.cpu_ms, "ms"),

@@ -54,7 +54,8 @@ class Workbench:
     def __init__(self, spark: SparkSession, servers: str, scratch: Path, scale: float) -> None:
         from confluent_kafka import admin
 
-        self._admin = admin.AdminClient({"bootstrap.servers": servers})
+        # The cluster goes before it, which it would report.
+        self._admin = admin.AdminClient({"bootstrap.servers": servers, "log_level": 0})
         self.spark = spark
         self.servers = servers
         self.scratch = scratch

@@ -22,6 +22,7 @@ _PACE = frozenset(
         "minoffsetspertrigger",
         "maxtriggerdelay",
         "minpartitions",
+        "minrecordsperpartition",
         "maxrecordsperpartition",
         "maxfilespertrigger",
         "maxbytespertrigger",

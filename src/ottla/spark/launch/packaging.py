@@ -41,6 +41,15 @@ def write_package(path: Path | str = PACKAGE_NAME) -> Path:
     return path
 
 
+def own_archive() -> Path | None:
+    """The file that this package was imported from, where it was one."""
+    spec = importlib.util.find_spec(PACKAGES[0])
+    if spec is None or spec.origin is None:
+        return None
+    archive = Path(spec.origin).parent.parent
+    return archive if archive.is_file() else None
+
+
 def shipping_settings(conf: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Settings of a session with which executors get the package.
 

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING
 from ottla.spark.errors import SourceError
 from ottla.spark.launch.jars import connector_settings
 from ottla.spark.launch.java import java, java_home
-from ottla.spark.launch.packaging import PACKAGE_NAME, shipping_settings, write_package
+from ottla.spark.launch.packaging import (
+    PACKAGE_NAME,
+    own_archive,
+    shipping_settings,
+    write_package,
+)
 from ottla.spark.launch.pyspark_version import is_too_old, pyspark_version
 from ottla.spark.launch.workers import socket_settings, worker_python
 
@@ -115,12 +120,18 @@ def register(spark: SparkSession, *, send: bool = True) -> None:
     """
     from ottla.spark.data_source import OttlaSource
 
-    if send:
-        package = str(write_package(_package_folder() / PACKAGE_NAME))
-        if type(spark).__module__.startswith("pyspark.sql.connect."):
-            spark.addArtifacts(package, pyfile=True)
-        else:
-            spark.sparkContext.addPyFile(package)
+    package = write_package(_package_folder() / PACKAGE_NAME) if send else own_archive()
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        if send:
+            spark.addArtifacts(str(package), pyfile=True)
+    elif package is not None:
+        if send:
+            spark.sparkContext.addPyFile(str(package))
+        # The driver's process that plans a stream looks for files in a folder where there are none
+        # (PythonStreamingSourceRunner: `streaming_job`). It takes its path from here.
+        environment = spark.sparkContext.environment
+        paths = [str(package), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     spark.dataSource.register(OttlaSource)
 
 

@@ -286,6 +286,27 @@ def plan(
     return planned
 
 
+def gather(
+    ranges: list[OffsetRange], *, min_records: int | None, min_partitions: int | None
+) -> list[tuple[OffsetRange, ...]]:
+    """What each task reads: small ranges share one until it has `min_records`, as far as
+    `min_partitions` allows. By the offsets alone, as `plan`."""
+    if not min_records:
+        return [(one,) for one in ranges]
+    wanted = min_partitions or 1
+    enough = min(min_records, sum(one.end - one.start for one in ranges) // wanted)
+    tasks: list[tuple[OffsetRange, ...]] = []
+    joined: list[OffsetRange] = []
+    records = 0
+    for left, one in zip(range(len(ranges) - 1, -1, -1), ranges, strict=True):
+        joined.append(one)
+        records += one.end - one.start
+        if records >= enough or len(tasks) + 1 + left <= wanted:
+            tasks.append(tuple(joined))
+            joined, records = [], 0
+    return [*tasks, tuple(joined)] if joined else tasks
+
+
 def divide(one: OffsetRange, parts: int) -> list[OffsetRange]:
     """Consecutive ranges of about the same size; never an empty one."""
     size = one.end - one.start

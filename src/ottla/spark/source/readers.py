@@ -35,10 +35,21 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """One task."""
+    """One task: ranges that are read one after the other."""
 
-    def __init__(self, task: OffsetRange) -> None:
+    def __init__(self, task: tuple[OffsetRange, ...]) -> None:
         super().__init__(task)
+
+
+def _tasks(options: SourceOptions, ranges: list[OffsetRange]) -> list[InputPartition]:
+    from ottla.spark.source.offsets import gather
+
+    tasks = gather(
+        ranges,
+        min_records=options.min_records_per_partition,
+        min_partitions=options.min_partitions,
+    )
+    return [RangePartition(task) for task in tasks]
 
 
 def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -49,7 +60,9 @@ def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[
     from ottla.spark.source.range_reader import RangeReader
 
     spare_imports()
-    yield from RangeReader(kept_client(options.connect), partition.value, options).batches()
+    client = kept_client(options.connect)
+    for one in partition.value:
+        yield from RangeReader(client, one, options).batches()
 
 
 class BatchReader(DataSourceReader):
@@ -63,8 +76,7 @@ class BatchReader(DataSourceReader):
 
         client = KafkaClient(self._options.connect)
         try:
-            tasks = Planner(client, self._options).batch(self._pruning)
-            return [RangePartition(task) for task in tasks]
+            return _tasks(self._options, Planner(client, self._options).batch(self._pruning))
         finally:
             client.close()
 
@@ -123,7 +135,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._stream().last_seen()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [RangePartition(task) for task in self._stream().ranges(start, end)]
+        return _tasks(self._options, self._stream().ranges(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)

@@ -44,8 +44,14 @@ def test_a_query_that_does_not_end_is_stopped() -> None:
 def test_goals_are_against_the_faster_of_the_connectors(
     ours: float, once: float, holds: bool
 ) -> None:
-    found = [Floor(ours, 1), Floor(once, 1), Floor(200, 1), Floor(100, 1), Floor(50, 1)]
+    found = [Floor(ours, 1), Floor(once, 1), Floor(30, 1), Floor(40, 1)]
+    found += [Floor(200, 1), Floor(100, 1), Floor(50, 1)]
     rows = floor.rows_of(found, 30)
     assert [row.holds for row in rows[:2]] == [holds, holds]
     assert rows[0].peer == 100
-    assert rows[2].peer == 200
+    assert [(row.ours, row.peer) for row in rows[2:6]] == [
+        (30, 100),
+        (40, 100),
+        (ours, 200),
+        (50, 100),
+    ]

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import ottla
-from ottla.spark.launch.packaging import write_package
+from ottla.spark.launch.packaging import own_archive, write_package
 
 SOURCES = Path(ottla.__file__).parent
 
@@ -27,12 +27,14 @@ def test_the_data_source_comes_from_it(tmp_path: Path) -> None:
         "import sys; sys.path.insert(0, sys.argv[1]);"
         "import pyspark_ottla, ottla.spark.sink.task_writer, ottla.spark.source.range_reader;"
         "from ottla.wire import messages as m; m.ProduceRequest().encode(9);"
-        "print(pyspark_ottla.DefaultSource.name(), ottla.__file__)"
+        "from ottla.spark.launch.packaging import own_archive;"
+        "print(pyspark_ottla.DefaultSource.name(), ottla.__file__, own_archive())"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, str(package)], capture_output=True, text=True, check=True
     )
-    assert ran.stdout.split() == ["ottla", str(package / "ottla/__init__.py")]
+    assert ran.stdout.split() == ["ottla", str(package / "ottla/__init__.py"), str(package)]
+    assert own_archive() is None
 
 
 def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:

@@ -108,7 +108,10 @@ class RemoteSession:
         type(self).__module__ = module
         self.sent = []
         self.dataSource = SimpleNamespace(register=lambda source: self.sent.append(source.name()))
-        self.sparkContext = SimpleNamespace(addPyFile=lambda path: self.send("addPyFile", path))
+        self.sparkContext = SimpleNamespace(
+            addPyFile=lambda path: self.send("addPyFile", path),
+            environment={"PYTHONPATH": "/mine"},
+        )
 
     def addArtifacts(self, path, *, pyfile):
         assert pyfile
@@ -126,6 +129,8 @@ def test_workers_without_the_package_are_sent_it(module, how):
     spark = RemoteSession(module)
     register(spark)
     assert spark.sent == [(how, True), "ottla"]
+    paths = spark.sparkContext.environment["PYTHONPATH"].split(":")
+    assert paths[-1] == "/mine" and (len(paths) == 2) == (how == "addPyFile")
     spark.sent.clear()
     register(spark, send=False)
     assert spark.sent == ["ottla"]

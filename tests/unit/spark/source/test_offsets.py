@@ -139,3 +139,31 @@ def test_plans_cover_every_offset_once(sizes, min_partitions, max_records):
         assert all(r.end - r.start <= max_records for r in planned)
     if not min_partitions and not max_records:
         assert len(planned) == sum(size > 0 for size in sizes)
+
+
+@given(
+    st.lists(st.integers(1, 500), max_size=8),
+    st.one_of(st.none(), st.integers(1, 1000)),
+    st.one_of(st.none(), st.integers(1, 20)),
+)
+def test_small_ranges_share_a_task_and_nothing_is_left_out(sizes, min_records, min_partitions):
+    ranges = [o.OffsetRange("t", "", i, 3, 3 + size) for i, size in enumerate(sizes)]
+    tasks = o.gather(ranges, min_records=min_records, min_partitions=min_partitions)
+    assert [one for task in tasks for one in task] == ranges
+    assert all(tasks)
+    if min_records is None:
+        assert len(tasks) == len(ranges)
+    elif min_partitions is not None:
+        assert len(tasks) >= min(min_partitions, len(ranges))
+    else:
+        rows = [sum(one.end - one.start for one in task) for task in tasks]
+        assert all(count >= min_records for count in rows[:-1])
+        # No range joined a task that had enough without it.
+        assert all(sum(r.end - r.start for r in task[:-1]) < min_records for task in tasks)
+
+
+def test_as_many_tasks_as_are_asked_for_stay():
+    ranges = [o.OffsetRange("t", "", i, 0, 10) for i in range(8)]
+    assert len(o.gather(ranges, min_records=1000, min_partitions=None)) == 1
+    assert len(o.gather(ranges, min_records=1000, min_partitions=4)) == 4
+    assert len(o.gather(ranges, min_records=25, min_partitions=None)) == 3
