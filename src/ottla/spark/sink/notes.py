@@ -106,8 +106,9 @@ def check_same(work: Work, done: Note, now: Tally, *, more: bool) -> None:
         raise OtherRows(
             f"{work.title} was cut short after {done.rows} rows, and the first {done.rows} rows "
             "are other ones now: what takes longer than a transaction may is written in several, "
-            "and goes on only where rows come in the same order again (sortWithinPartitions after "
-            "a shuffle, or a longer kafka.transaction.timeout.ms)"
+            "and goes on only where rows come in the same order again, which a shuffle does not "
+            "promise (smaller micro-batches or a longer kafka.transaction.timeout.ms need no more "
+            "than one)"
         )
 
 
