@@ -36,6 +36,7 @@ class LoopThread:
         """`at_end` runs last, on the loop; it must not refer to this object."""
         self._pid = os.getpid()
         self._loop = _new_loop()
+        _loops.add(self._loop)
         self._thread = threading.Thread(
             target=_serve, args=(self._loop, at_end), name=name, daemon=True
         )
@@ -76,6 +77,20 @@ class LoopThread:
     def close(self) -> None:
         """Cancels what is under way and waits for the thread."""
         self._end()
+
+
+_loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    """In a child of a fork. Tasks that its parent goes on with are freed here some time, which is
+    no reason for asyncio to complain."""
+    for loop in _loops:
+        for task in asyncio.all_tasks(loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio.gather
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -97,7 +97,7 @@ def test_nothing_begins_after_the_end(thread: LoopThread) -> None:
 def run_script(script: str) -> str:
     """What a process prints; it must end by itself and complain of nothing."""
     ran = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", script],
+        [sys.executable, "-W", "default", "-c", script],
         capture_output=True,
         text=True,
         timeout=WAIT_S,
