@@ -71,9 +71,9 @@ def worker_python() -> Path:
 def socket_settings() -> dict[str, str]:
     """Unix sockets between the JVM and Python workers that `worker_python` starts (SPARK-51688).
 
-    A worker that is used again talks over a TCP connection on which either side waits for the other
-    to acknowledge what came before (Nagle's algorithm), tens of milliseconds at a time. Spark asks
-    for no secret on Unix sockets: they are in a folder that is this user's alone.
+    Small micro-batches are faster with them than over TCP, where Spark leaves Nagle's algorithm on
+    (docs/bench.md). Spark asks for no secret on Unix sockets: they are in a folder that is this
+    user's alone.
     """
     if sys.platform != "linux" or worker_python() == Path(sys.executable):
         return {}
