@@ -60,10 +60,11 @@ def test_the_verdict_sees_what_is_missing_and_what_is_twice() -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", [7, 8])
-def test_every_record_is_there_once_after_kills(seed: int, tmp_path: Path) -> None:
-    done = judged_round(int(os.environ.get("OTTLA_SEED", seed)), tmp_path / "round")
-    assert len(done.kills) == len(KILLS)
+def test_every_record_is_there_once_after_kills(tmp_path: Path) -> None:
+    """And after an older checkpoint that is put back, and refused."""
+    seed, kills = int(os.environ.get("OTTLA_SEED", 7)), (*KILLS, "checkpoint")
+    done = judged_round(seed, tmp_path / "round", kills=kills)
+    assert len(done.kills) == len(kills)
     assert done.lost_tasks + done.failed_queries > 0
 
 
