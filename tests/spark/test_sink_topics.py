@@ -277,8 +277,8 @@ def test_a_long_task_is_several_transactions_and_goes_on_where_it_was(topics, cl
         topics.write(Work(query, 1, 0), iter(FIVE_TIMES[:1]), client, topic=name)
     with pytest.raises(SourceError, match="micro-batch 0 is older than micro-batch 1"):
         topics.write(Work(query, 0, 0), iter(FIVE_TIMES), client, topic=name)
-    whole = iter([rows(HUNDRED)])
-    assert topics.write(Work(query, 1, 0), whole, client, topic=name) == 40
+    others = [rows(HUNDRED[:70]), *(rows([value]) for value in HUNDRED[70:])]
+    assert topics.write(Work(query, 1, 0), iter(others), client, topic=name) == 40
     assert topics.write(Work(query, 1, 0), iter(FIVE_TIMES), client, topic=name) == 0
     assert_committed(topics, name, sorted(HUNDRED * 2))
 

@@ -130,7 +130,8 @@ class TaskWriter:
             return
         checked = False
         for batch in rows:
-            known = min(done.rows - self._tally.rows, batch.num_rows)
+            # Rows that are written meanwhile are counted as well.
+            known = 0 if checked else min(done.rows - self._tally.rows, batch.num_rows)
             if known:
                 self._count(batch.slice(0, known))
             if known == batch.num_rows:
