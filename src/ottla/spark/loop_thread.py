@@ -58,13 +58,19 @@ class LoopThread:
     def result(self, future: concurrent.futures.Future[T]) -> T:
         """What it comes to. Whatever interrupts the wait (Ctrl-C, the end of a task) also ends the
         work."""
+        # Not `future.result`: an interrupt in the midst of its condition can leave that locked.
+        try:
+            done = threading.Lock()
+            done.acquire()
+            future.add_done_callback(lambda _: done.release())
+            done.acquire()
+        except BaseException:
+            future.cancel()
+            raise
         try:
             return future.result()
         except concurrent.futures.CancelledError:
             raise LoopClosed("the client was closed meanwhile") from None
-        except BaseException:
-            future.cancel()
-            raise
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         """Has the loop call it soon; nothing happens where the loop is closed."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -61,15 +59,17 @@ def test_the_loop_goes_on_while_nobody_waits(thread: LoopThread) -> None:
     assert done.wait(WAIT_S)
 
 
-def test_an_interrupted_wait_ends_the_work(thread: LoopThread) -> None:
+def test_an_interrupted_wait_ends_the_work(
+    thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, ended = threading.Event(), threading.Event()
 
-    async def interrupt_once_begun() -> None:
-        await asyncio.to_thread(begun.wait, WAIT_S)
-        os.kill(os.getpid(), signal.SIGINT)
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
 
     work = thread.begin(forever(begun, ended))
-    thread.begin(interrupt_once_begun())
+    assert begun.wait(WAIT_S)
+    monkeypatch.setattr(work, "add_done_callback", interrupt)
     with pytest.raises(KeyboardInterrupt):
         thread.result(work)
     assert ended.wait(WAIT_S)
