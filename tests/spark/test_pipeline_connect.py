@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(1800)
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_every_row_once_in_two_runs(ottla_processes, tmp_path):
+def test_every_row_once_in_two_runs(campaign, ottla_processes, tmp_path):
     need(missing_reason())
     pytest.importorskip("grpc", reason="pyspark[connect] is not installed")
     servers = ottla_processes.bootstrap_servers

@@ -84,7 +84,7 @@ class Driver:
         self._process: subprocess.Popen[bytes] | None = None
         self._everybody: set[Process] = set()
         self.log = self._folder / "driver.log"
-        self.starts = 0
+        self._streams_before = 0
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +99,8 @@ class Driver:
 
     def start(self, cores: int) -> None:
         """Returns at once: the session takes several seconds to come up."""
-        self.starts += 1
+        # One that is killed while it starts never says so.
+        self._streams_before = self.count(STARTED) if self.log.exists() else 0
         settings = self._folder / "settings.json"
         kill_driver.Settings(**{**vars(self._settings), "cores": cores}).save(settings)
         command = [sys.executable, kill_driver.__file__, str(settings)]
@@ -158,7 +159,7 @@ class Driver:
 
     def await_streams(self) -> None:
         """A driver that has just been started takes several seconds, and SIGTERM ends it then."""
-        self.await_that(lambda: self.count(STARTED) >= self.starts, "no streams")
+        self.await_that(lambda: self.count(STARTED) > self._streams_before, "no streams")
 
     def finish(self) -> None:
         """Lets it read to the end and waits for it."""
