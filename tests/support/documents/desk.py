@@ -23,7 +23,14 @@ set -- "$command" --quiet --compile-bytecode \\
   --python "{python}" --constraint "{constraints}" "$@"
 "{uv}" --offline pip "$@" 2>/dev/null || exec "{uv}" pip "$@"
 """
-_SKIPPED = shutil.ignore_patterns("__pycache__", "archive", "checkpoints")
+
+
+def _left_there(folder: str, names: list[str]) -> set[str]:
+    """What earlier runs have made."""
+    made = {"__pycache__"}
+    if Path(folder).name == "examples":
+        made |= {"archive", "checkpoints"}
+    return made.intersection(names)
 
 
 def find_uv() -> Path | None:
@@ -39,7 +46,7 @@ def lay_out(plan: PagePlan, folder: Path) -> None:
         source, target = ROOT / name, folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, target, ignore=_SKIPPED)
+            shutil.copytree(source, target, ignore=_left_there)
         else:
             shutil.copy(source, target)
     (folder / ".venv").symlink_to(sys.prefix)
