@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -441,11 +441,6 @@ def _strangers_frames(side: Any, stack: contextlib.ExitStack) -> Traffic:
         with contextlib.suppress(TimeoutError):
             peer.send(frame)
     return Traffic(len(frame) * len(peers))
-
-
-def attacks_on(names: Iterable[str], attacks: Sequence[Attack]) -> list[Attack]:
-    wanted = set(names)
-    return [attack for attack in attacks if attack.name in wanted]
 
 
 # Up to 128 MiB of a batch are unpacked to look at it, one batch at a time.

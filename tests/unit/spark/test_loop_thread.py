@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,13 +16,6 @@ WAIT_S = 30
 
 async def nothing() -> None:
     pass
-
-
-@pytest.fixture
-def thread() -> Iterator[LoopThread]:
-    made = LoopThread("test", nothing)
-    yield made
-    made.close()
 
 
 async def forever(begun: threading.Event, ended: threading.Event) -> None:

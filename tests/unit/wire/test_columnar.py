@@ -16,20 +16,11 @@ from ottla.wire import columnar, columnar_encode, records
 from ottla.wire.primitives import WireError
 from ottla.wire.records import Record, build_batch, build_marker
 from tests.support.native import FORMS, in_force
+from tests.support.wire.strategies import RECORD
 
 END = 1 << 62
-_bytes = st.one_of(st.none(), st.binary(max_size=9), st.sampled_from([b"x" * 100, b"y" * 9000]))
-_header = st.tuples(st.text(max_size=3), st.one_of(st.none(), st.binary(max_size=3)))
-_record = st.builds(
-    Record,
-    _bytes,
-    _bytes,
-    st.integers(min_value=-1, max_value=1 << 45),
-    st.lists(_header, max_size=3).map(tuple),
-    st.just(-1),
-)
 _batch = st.tuples(
-    st.lists(_record, min_size=1, max_size=10),
+    st.lists(RECORD, min_size=1, max_size=10),
     st.integers(0, 4),
     st.one_of(st.none(), st.integers(0, 1 << 42)),
 )
@@ -99,7 +90,7 @@ def test_reads_what_the_plain_reader_reads(batches):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(_record, st.integers(0, 3)), min_size=1, max_size=30),
+    st.lists(st.tuples(RECORD, st.integers(0, 3)), min_size=1, max_size=30),
     st.sampled_from([100, 2000, 1 << 19]),
     st.integers(0, 4),
 )
@@ -298,7 +289,7 @@ def test_a_wrong_checksum_is_refused():
 @given(st.data())
 def test_damaged_records_are_refused_or_read_but_never_break(data):
     """Whatever the bytes are: an error of the wire or rows, no other failure and no hang."""
-    items = data.draw(st.lists(_record, min_size=1, max_size=8))
+    items = data.draw(st.lists(RECORD, min_size=1, max_size=8))
     count = data.draw(st.integers(1, 4))
     batch = bytearray(b"".join(build_batch(items) for _ in range(count)))
     for _ in range(data.draw(st.integers(1, 4))):

@@ -16,17 +16,9 @@ from ottla.wire import columnar, columnar_encode, records
 from ottla.wire.primitives import WireError
 from ottla.wire.records import Record, build_batch
 from tests.support.native import FORMS, in_force, native_code
+from tests.support.wire.strategies import RECORD
 
 _END = 1 << 62
-_bytes = st.one_of(st.none(), st.binary(max_size=9), st.sampled_from([b"x" * 100, b"y" * 9000]))
-_header = st.tuples(st.text(max_size=3), st.one_of(st.none(), st.binary(max_size=3)))
-_record = st.builds(
-    Record,
-    _bytes,
-    _bytes,
-    st.integers(-1, 1 << 45),
-    st.lists(_header, max_size=3).map(tuple),
-)
 
 
 def _read(form: str, data: bytes, columns: Sequence[str]) -> list[pa.RecordBatch] | str:
@@ -67,7 +59,7 @@ def _assert_equal(data: bytes) -> bool:
 @settings(max_examples=50)
 @given(
     st.lists(
-        st.tuples(st.lists(_record, min_size=1, max_size=12), st.sampled_from([0, 0, 0, 3])),
+        st.tuples(st.lists(RECORD, min_size=1, max_size=12), st.sampled_from([0, 0, 0, 3])),
         min_size=1,
         max_size=6,
     )
@@ -111,7 +103,7 @@ def test_rows_of_damaged_records(seed: int) -> None:
 @settings(max_examples=60)
 @given(
     st.lists(
-        st.tuples(_record, st.sampled_from([0, 1, 5, (1 << 16) - 1, 1 << 16])),
+        st.tuples(RECORD, st.sampled_from([0, 1, 5, (1 << 16) - 1, 1 << 16])),
         min_size=1,
         max_size=30,
     ),

@@ -70,7 +70,7 @@ def _take_words(
     # A word at every byte of the data.
     words = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))
     # How many keys have more than so many words: up to here they are hashed abreast.
-    side_by_side = int(counts[min(_FEW, len(counts)) - 1]) if len(counts) >= _FEW else 0
+    side_by_side = int(counts[_FEW - 1]) if len(counts) >= _FEW else 0
     actives = np.searchsorted(-counts, -np.arange(side_by_side), side="left").tolist()
     for index, active in enumerate(actives):
         part = values[:active]

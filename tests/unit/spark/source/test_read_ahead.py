@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -12,17 +12,6 @@ from ottla.spark.loop_thread import LoopClosed, LoopThread
 from ottla.spark.source.read_ahead import NothingCame, ReadAhead
 
 WAIT_S = 30
-
-
-async def nothing() -> None:
-    pass
-
-
-@pytest.fixture
-def thread() -> Iterator[LoopThread]:
-    made = LoopThread("test", nothing)
-    yield made
-    made.close()
 
 
 class Numbers:

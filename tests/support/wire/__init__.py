@@ -1,0 +1,1 @@
+"""For tests of bytes on the wire."""
