@@ -191,6 +191,7 @@ class BatchSender:
 def _results(answer: Any) -> Iterator[tuple[TopicPartition, KafkaError | None]]:
     for topic in answer.responses:
         for result in topic.partition_responses:
-            is_stored = result.error_code in _STORED
-            error = response_error(result.error_code, result.error_message or None)
-            yield TopicPartition(topic.name, result.index), None if is_stored else error
+            error = None
+            if result.error_code not in _STORED:
+                error = response_error(result.error_code, result.error_message or None)
+            yield TopicPartition(topic.name, result.index), error
