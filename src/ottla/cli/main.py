@@ -53,6 +53,7 @@ COMMANDS = {
     ),
     "zk": _Entry("zk.command", "Read znodes: ls, get, watch."),
     "events": _Entry("events", "Show what the controller did to topics."),
+    "console": _Entry("console", "Serve a web console for any cluster, Apache Kafka included."),
     "pipeline": _Entry("pipeline", "Run data pipelines over topics, on Spark."),
     "bench": _Entry("bench", "Measure parts of Ottla beside their peers."),
 }

@@ -20,6 +20,13 @@ def _metrics_port(_ctx: click.Context, _param: click.Parameter, value: str) -> i
     return int(value)
 
 
+def _racks(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    racks = tuple(part.strip() for part in (value or "").split(",")) if value else ()
+    if not all(racks):
+        raise click.BadParameter(f"{value!r} has a rack without a name")
+    return racks
+
+
 @click.command("up", help="Start a cluster on this machine and run it until Ctrl-C.")
 @click.option(
     "--brokers", type=click.IntRange(1, _MAX_BROKERS), default=1, show_default=True,
@@ -47,6 +54,14 @@ def _metrics_port(_ctx: click.Context, _param: click.Parameter, value: str) -> i
     "--advertise", metavar="HOST",
     help="Name or address by which clients reach this machine.  [default: --host]",
 )  # fmt: skip
+@click.option(
+    "--racks", metavar="NAME,…", callback=_racks,
+    help="Racks of the brokers in turn: `east,west` puts every second broker into west.",
+)  # fmt: skip
+@click.option(
+    "--console", type=_PORT, metavar="PORT",
+    help="Serve the web console on this port (needs ottla[console]).",
+)  # fmt: skip
 @flag("detach", "Return when the cluster is ready; `ottla down` stops it.")
 @flag("restart", "Start brokers, and the store, again when they die.")
 @properties_option
@@ -62,6 +77,8 @@ def command(
     metrics: int | None,
     host: str,
     advertise: str | None,
+    racks: tuple[str, ...],
+    console: int | None,
     detach: bool,
     restart: bool,
     overrides: dict[str, str],
@@ -87,6 +104,10 @@ def command(
         taken = {*range(port, last_port + 1), *([store_port] if zookeeper is None else [])}
         if metrics + brokers - 1 > 65535 or not taken.isdisjoint(range(metrics, metrics + brokers)):
             raise click.UsageError(f"--metrics {metrics} leaves no room for {brokers} brokers")
+    if console is not None:
+        from ottla.cli.console import check_installed
+
+        check_installed()
     options = UpOptions(
         brokers=brokers,
         port=port,
@@ -99,5 +120,7 @@ def command(
         advertise=advertise,
         detach=detach,
         restart=restart,
+        racks=racks,
+        console_port=console,
     )
     ctx.exit(supervisor.run(options))

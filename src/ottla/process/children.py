@@ -19,6 +19,7 @@ from ottla.process.up_options import UpOptions
 # A broker with many logs has much to make durable; one that is killed meanwhile recovers them all.
 STOP_TIMEOUT_S = 45.0
 STORE = "store"
+CONSOLE = "console"
 
 
 class Pipes:
@@ -104,6 +105,24 @@ def broker_main(options: UpOptions, broker_id: int, pipes: Pipes) -> None:
         await serve_until(node, _asked_to_leave(parent_gone))
 
     run_loop(f"broker-{broker_id}", options, main())
+
+
+def console_main(options: UpOptions, pipes: Pipes) -> None:
+    """A client like any other, in a process of its own: brokers import nothing of it."""
+    from ottla.console.server import listen, serve
+    from ottla.process.console_settings import console_settings
+    from ottla.runtime import system_runtime
+
+    settings = console_settings(options)
+
+    async def main() -> None:
+        stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for asked in (_terminated(), _end_of(pipes.lifeline_read)):
+            asked.add_done_callback(lambda _: _resolve(stop))
+        listener = listen(settings)
+        await serve(settings, system_runtime(), listener, stop, lambda: pipes.say_ready(options))
+
+    run_loop(CONSOLE, options, main())
 
 
 async def serve_alone(

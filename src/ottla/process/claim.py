@@ -48,6 +48,8 @@ def claim(options: UpOptions) -> HeldLock:
     disk, folders, ports = SystemDisk(), [store_folder(options.data)], list[Claim]()
     if options.zookeeper is None:
         ports.append(Claim(options.host, options.zookeeper_port, "the store", "--zookeeper-port"))
+    if options.console_port is not None:
+        ports.append(Claim(options.host, options.console_port, "the console", "--console"))
     for broker_id in range(options.brokers):
         config = BrokerConfig.from_properties(broker_properties(options, broker_id))
         ports += ports_of(config, f"broker-{broker_id}", options)

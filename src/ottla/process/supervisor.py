@@ -25,8 +25,9 @@ from typing import TextIO
 from ottla.errors import OttlaError
 from ottla.process import children as inside
 from ottla.process import store_identity, titles
-from ottla.process.children import STOP_TIMEOUT_S, STORE, Pipes
+from ottla.process.children import CONSOLE, STOP_TIMEOUT_S, STORE, Pipes
 from ottla.process.claim import claim
+from ottla.process.console_settings import console_address
 from ottla.process.data_folder import (
     config_path,
     digest_path,
@@ -70,7 +71,8 @@ def run(options: UpOptions) -> int:
         prepare_folders(options)
         say(f"data folder: {options.data.resolve()}", sys.stdout)
         # Who is to be started again needs somebody else who does it.
-        if options.brokers == 1 and options.zookeeper is None and not options.restart:
+        has_children = options.restart or options.console_port is not None
+        if options.brokers == 1 and options.zookeeper is None and not has_children:
             return _run_alone(options, background)
         return _Processes(options, background).run()
     finally:
@@ -150,6 +152,8 @@ class _Processes:
         for broker_id in range(options.brokers):
             main = partial(inside.broker_main, options, broker_id, self._pipes)
             self._mains[f"broker-{broker_id}"] = main
+        if options.console_port is not None:
+            self._mains[CONSOLE] = partial(inside.console_main, options, self._pipes)
 
     def run(self) -> int:
         import ottla.process.node  # noqa: F401  (imported before the forks: children share it)
@@ -266,7 +270,8 @@ class _Processes:
         if child.name == STORE:
             return False
         is_next = self._restarts.next_s() is not None
-        if [c.name for c in self._children] == [STORE] and not is_next:
+        left = {c.name for c in self._children}
+        if child.name != CONSOLE and STORE in left <= {STORE, CONSOLE} and not is_next:
             say("no broker is left; the store goes on for `ottla broker`")
         return bool(self._children) or is_next
 
@@ -296,6 +301,8 @@ def _print_ready(options: UpOptions, pids: dict[str, int]) -> None:
         for broker_id in range(options.brokers):
             address = join_address(options.advertised_host, options.metrics_port + broker_id)
             say(f"metrics: http://{address}/metrics", sys.stdout)
+    if options.console_port is not None:
+        say(f"console: {console_address(options)}", sys.stdout)
     if options.detach:
         data = shlex.quote(str(options.data))
         say(f"in the background: ottla status --data {data}, ottla down --data {data}", sys.stdout)

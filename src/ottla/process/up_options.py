@@ -40,6 +40,8 @@ class UpOptions:
     restart: bool = False  # whatever dies is started again
     detach: bool = False
     is_store_closed: bool = False  # by an earlier `ottla up`
+    racks: tuple[str, ...] = ()  # of the brokers in turn; none: no broker has one
+    console_port: int | None = None  # None: no console
 
     @property
     def advertised_host(self) -> str:
@@ -81,6 +83,8 @@ def broker_properties(options: UpOptions, broker_id: int) -> dict[str, str]:
         "group.initial.rebalance.delay.ms": "0",
         "ottla.lifecycle.topic.enable": "true",
     }
+    if options.racks:
+        properties["broker.rack"] = options.racks[broker_id % len(options.racks)]
     if options.metrics_port is not None:
         properties["ottla.metrics.port"] = str(options.metrics_port + broker_id)
     given = dict(options.overrides)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -93,9 +93,11 @@ class _ClusterBase(Running):
         data: Path | None = None,
         overrides: Mapping[str, Setting] | None = None,
         tls: bool = False,
+        racks: Sequence[str] = (),
     ) -> None:
         """With `tls` the brokers speak TLS with each other and with clients, with certificates made
-        for this cluster; `client_properties` is what a client needs."""
+        for this cluster; `client_properties` is what a client needs. `racks` are those of the
+        brokers in turn."""
         self._owns_data = data is None
         folder = data or Path(tempfile.mkdtemp(prefix="ottla-"))
         self.certificates = _certificates(folder / "tls") if tls else None
@@ -105,6 +107,7 @@ class _ClusterBase(Running):
             port=first_port + 1,
             zookeeper_port=first_port,
             data=folder,
+            racks=tuple(racks),
             # Off as in `ottla broker`: tests that list topics expect only their own.
             overrides={"ottla.lifecycle.topic.enable": "false"}
             | ({} if self.certificates is None else _tls_properties(self.certificates))
@@ -241,6 +244,8 @@ class ProcessCluster(_ClusterBase):
         command += ["--brokers", str(self.options.brokers), "--port", str(self.options.port)]
         command += ["--zookeeper-port", str(self.options.zookeeper_port)]
         command += ["--data", str(self.options.data)]
+        if self.options.racks:
+            command += ["--racks", ",".join(self.options.racks)]
         # Passwords among them do not belong on a command line.
         settings = self.options.data / "cluster.properties"
         self.options.data.mkdir(parents=True, exist_ok=True)

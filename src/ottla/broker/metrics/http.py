@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
+
+from ottla.security.own_hosts import names_us
 
 if TYPE_CHECKING:
     from ottla.runtime import Network, Server
@@ -96,19 +97,7 @@ class MetricsServer:
         return _response("200 OK", body, method)
 
     def is_ours(self, host: str) -> bool:
-        """An address cannot be another's: only names can be made to point here."""
-        name = host.lower()
-        if name.startswith("["):
-            name = name[1:].partition("]")[0]
-        elif name.count(":") == 1:
-            name = name.partition(":")[0]
-        if name.rstrip(".") in self._hosts:
-            return True
-        try:
-            ip_address(name)
-        except ValueError:
-            return False
-        return True
+        return names_us(host, self._hosts)
 
     async def _text(self) -> bytes:
         if self._rendering is None or self._rendering.done():

@@ -1,0 +1,1 @@
+"""What carries the pages: who is there, what may pass, how answers and live news leave."""

@@ -1,0 +1,57 @@
+"""One browser, one cluster of three in two racks, one console for all files of a worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.testing.cluster import ProcessCluster
+from tests.support.console.browser import WIDE, Complaints, find_browser, launch
+from tests.support.console.process import running_console
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    executable = find_browser()
+    if executable is None:
+        message = "no chromium on PATH: `make peers` installs Debian's where it may"
+        # CI always looks: there a missing browser is a failure.
+        (pytest.fail if os.environ.get("OTTLA_REQUIRE_PEERS") else pytest.skip)(message)
+    with sync_playwright() as playwright:
+        browser = launch(playwright, executable)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    data = tmp_path_factory.mktemp("console") / "data"
+    with ProcessCluster(brokers=3, data=data, racks=["east", "west", "west"]) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def console(cluster: ProcessCluster) -> Iterator[str]:
+    """Its address."""
+    with running_console(cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser: Browser, console: str) -> Iterator[Page]:
+    """An empty page whose addresses begin at the console; the test fails if the browser complains
+    about the page's scripts or policy."""
+    with browser.new_context(viewport=WIDE, base_url=console) as context:
+        context.set_default_timeout(20_000)
+        page = context.new_page()
+        complaints = Complaints(page)
+        yield page
+        assert complaints.lines == []

@@ -1,0 +1,1 @@
+"""A console as a child process, and a real browser that looks at it."""
