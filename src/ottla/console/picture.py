@@ -26,6 +26,8 @@ _MIN_VERSION = 4
 # A picture is used for this many times as long as it took: the asking takes under 1 % of the time.
 COST_FACTOR = 150
 MAX_AGE_S = 90.0
+# The same while something is known to have changed.
+HURRY_FACTOR = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +144,12 @@ class Pictures:
         self._last: Picture | None = None
         self._taking: asyncio.Task[Picture] | None = None
 
-    async def at_most(self, max_age_s: float) -> Picture:
+    async def at_most(self, max_age_s: float, *, hurry: bool = False) -> Picture:
         """The last one while it is young enough; a costly one is young for longer."""
         last = self._last
         if last is not None:
-            allowed_s = max(max_age_s, min(COST_FACTOR * last.cost_s, MAX_AGE_S))
+            factor = HURRY_FACTOR if hurry else COST_FACTOR
+            allowed_s = max(max_age_s, min(factor * last.cost_s, MAX_AGE_S))
             if self._now_s() - last.taken_at_s <= allowed_s:
                 return last
         return await self._shared_taking()
@@ -171,9 +174,10 @@ class Pictures:
         return self._last
 
 
-async def picture(access: Access, max_age_s: float) -> Picture:
-    """At most `max_age_s` old, or older where asking for it is a burden to the brokers."""
-    return await _pictures(access).at_most(max_age_s)
+async def picture(access: Access, max_age_s: float, *, hurry: bool = False) -> Picture:
+    """At most `max_age_s` old, or older where asking for it is a burden to the brokers; not so
+    much older in a `hurry`, when it is known that something has changed."""
+    return await _pictures(access).at_most(max_age_s, hurry=hurry)
 
 
 async def fresh_picture(access: Access) -> Picture:
