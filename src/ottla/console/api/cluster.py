@@ -24,6 +24,7 @@ from ottla.wire import messages as m
 if TYPE_CHECKING:
     from ottla.client.admin.client import Admin
     from ottla.client.admin.types import Reassignment
+    from ottla.client.cluster import Node
     from ottla.console.web.access import Access
     from ottla.console.web.live import Source
     from ottla.types import TopicPartition
@@ -95,6 +96,8 @@ class Watch:
         self._admin: Admin = access.admin
         self._bootstrap = bootstrap
         self._now_s = now_s
+        # Brokers as they were last seen alive: one that is down keeps its rack.
+        self._nodes: dict[int, Node] = {}
         self._rates: dict[int, Rates] = {}
         self._rates_by: str | None = None
         self._signs: object = None
@@ -135,6 +138,7 @@ class Watch:
         seen = await picture(
             self._access, 0.5 if has_changed else _PICTURE_AGE_S, hurry=has_changed
         )
+        self._nodes |= {node.id: node for node in seen.brokers}
         rates = await self._note_rates(ids, views)
         await self._look_up_moves()
         await self._look_up_epoch(alive.controller_id)
@@ -153,7 +157,7 @@ class Watch:
             under_min_isr=counts.under_min_isr,
             not_preferred=counts.not_preferred,
             moves=len(self._moves),
-            brokers=_brokers(seen, silent, rates),
+            brokers=_brokers(seen, silent, rates, self._nodes),
             findings=findings,
             rates_by=self._rates_by,
         )
@@ -283,7 +287,9 @@ async def _min_in_sync(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
     }
 
 
-def _brokers(seen: Picture, silent: frozenset[int], rates: dict[int, Rate]) -> list[Broker]:
+def _brokers(
+    seen: Picture, silent: frozenset[int], rates: dict[int, Rate], nodes: dict[int, Node]
+) -> list[Broker]:
     leaders = Counter(seen.leaders)
     replicas: Counter[int] = Counter()
     for ids, times in Counter(seen.replicas).items():
@@ -297,9 +303,12 @@ def _brokers(seen: Picture, silent: frozenset[int], rates: dict[int, Rate]) -> l
         for node in seen.brokers
     ]  # fmt: skip
     missing = [
-        Broker(broker, None, None, None, False, True, 0, replicas[broker])
-        for broker in missing_brokers(seen)
-    ]
+        Broker(
+            broker, known and known.host, known and known.port, known and known.rack, False, True,
+            0, replicas[broker],
+        )
+        for broker, known in ((broker, nodes.get(broker)) for broker in missing_brokers(seen))
+    ]  # fmt: skip
     return sorted(alive + missing, key=lambda broker: broker.id)
 
 
