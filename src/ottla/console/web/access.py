@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.admin.client import Admin
 from ottla.client.settings import AdminConfig
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ottla.runtime import Runtime
     from ottla.security.sasl.exchange import Credentials
     from ottla.security.tls.settings import TlsSettings
+
+T = TypeVar("T")
 
 CLIENT_ID = "ottla-console"
 MAX_VISITORS = 256
@@ -47,6 +49,14 @@ class Access:
         self.admin = admin
         self.user = user
         self.feeds = Feeds()
+        self._kept: dict[type, Any] = {}
+
+    def keep(self, kind: type[T], make: Callable[[], T]) -> T:
+        """The one thing of its kind that all pages share for whoever has these rights."""
+        if kind not in self._kept:
+            self._kept[kind] = make()
+        kept: T = self._kept[kind]
+        return kept
 
     async def close(self) -> None:
         await self.feeds.close()

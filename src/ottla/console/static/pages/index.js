@@ -4,4 +4,5 @@
 
 export const PAGES = [
   { name: "Cluster", href: "/", paths: ["/"], load: () => import("./cluster.js") },
+  { name: "Placement", href: "/placement", paths: ["/placement"], load: () => import("./placement.js") },
 ];
