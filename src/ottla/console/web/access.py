@@ -34,6 +34,7 @@ MAX_VISITORS = 256
 IDLE_MS = 8 * 3600 * 1000.0
 # How long a page waits for the cluster before it says so.
 CALL_TIMEOUT_MS = 10_000
+MAX_READS = 4
 # By people, with a password; a token of OAUTHBEARER comes from elsewhere.
 MECHANISMS = (PLAIN, *SCRAM_HASHES)
 # Whoever guesses passwords waits, and is not many at a time.
@@ -47,6 +48,8 @@ class Access:
         self.admin = admin
         self.user = user
         self.feeds = Feeds()
+        # Whoever reads records holds megabytes of them.
+        self.reads = asyncio.Semaphore(MAX_READS)
 
     async def close(self) -> None:
         await self.feeds.close()
