@@ -87,6 +87,22 @@ class Page(msgspec.Struct):
     spans: list[Span]
 
 
+class TopicName(msgspec.Struct):
+    name: str
+    partitions: int
+    is_internal: bool
+
+
+async def names(call: Call) -> list[TopicName]:
+    """Topics that can be looked into, by name."""
+    answer = await call.admin.cluster.metadata(None)
+    return [
+        TopicName(topic.name or "", len(topic.partitions), topic.is_internal)
+        for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
+        if not topic.error_code
+    ]
+
+
 async def browse(call: Call) -> Page:
     where: Where = call.query
     topic = call.path["topic"]
@@ -363,6 +379,7 @@ def _open_tail(call: Call) -> Source:
 
 
 ROUTES = [
+    Route("GET", "/messages", names, "Topics that can be looked into", answer=list[TopicName]),
     Route("GET", "/messages/{topic}", browse, "Records, page by page", answer=Page, query=Where),
     Route("GET", "/messages/{topic}/{partition}/{offset}", one, "One record", answer=Message),
     Route(

@@ -4,4 +4,6 @@
 
 export const PAGES = [
   { name: "Cluster", href: "/", paths: ["/"], load: () => import("./cluster.js") },
+  { name: "Messages", href: "/messages", paths: ["/messages", "/messages/:name"], load: () => import("./messages.js") },
+  { name: "Groups", href: "/groups", paths: ["/groups", "/groups/:id"], load: () => import("./groups.js") },
 ];
