@@ -7,4 +7,6 @@ export const PAGES = [
   { name: "Cluster", href: "/", paths: ["/"], load: () => import("./cluster.js") },
   { name: "Placement", href: "/placement", paths: ["/placement"], load: () => import("./placement.js") },
   { name: "Topics", href: "/topics", paths: ["/topics", "/topics/:name", "/create-topic"], load: (params) => (params.name ? import("./topic.js") : location.pathname === "/create-topic" ? import("./create_topic.js") : import("./topics.js")) },
+  { name: "Messages", href: "/messages", paths: ["/messages", "/messages/:name"], load: () => import("./messages.js") },
+  { name: "Groups", href: "/groups", paths: ["/groups", "/groups/:id"], load: () => import("./groups.js") },
 ];
