@@ -4,4 +4,5 @@
 
 export const PAGES = [
   { name: "Cluster", href: "/", paths: ["/"], load: () => import("./cluster.js") },
+  { name: "Rights", href: "/rights", paths: ["/rights", "/rights/:section"], load: () => import("./rights.js") },
 ];
