@@ -107,6 +107,10 @@ def test_few_rights_see_few_things(login: Page, secured: tuple[ProcessCluster, P
     assert accessibility_findings(login) == []
     login.get_by_role("link", name="Quotas").click()
     expect(refused).to_contain_text("it takes DescribeConfigs on the cluster")
+    # Whoever sees the store sees everything.
+    login.get_by_role("link", name="Znodes").click()
+    expect(refused).to_contain_text("it takes Alter on the cluster")
+    login.get_by_role("link", name="Rights").click()
     # With the one right that is missing, and no more.
     allow = ("--allow-principal", "User:alice", "--operation", "Describe", "--cluster")
     by_command(secured, "acls", "--add", *allow)

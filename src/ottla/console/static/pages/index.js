@@ -4,5 +4,6 @@
 
 export const PAGES = [
   { name: "Cluster", href: "/", paths: ["/"], load: () => import("./cluster.js") },
+  { name: "Znodes", href: "/znodes", paths: ["/znodes"], load: () => import("./znodes.js") },
   { name: "Rights", href: "/rights", paths: ["/rights", "/rights/:section"], load: () => import("./rights.js") },
 ];
