@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from ottla.spark.errors import SourceError
 from ottla.spark.launch.jars import connector_settings
 from ottla.spark.launch.java import java, java_home
+from ottla.spark.launch.local_files import local_file_settings, running_class_path
 from ottla.spark.launch.packaging import (
     PACKAGE_NAME,
     own_archive,
@@ -86,6 +87,7 @@ def session(
         os.environ["JAVA_HOME"] = str(home)
     if local:
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+        settings = {**local_file_settings(os.environ, running_class_path()), **settings}
         if remote is None:
             settings = {**socket_settings(), **settings}
     else:
