@@ -27,7 +27,7 @@ PARTITIONS = 3
 # At least: records come until the last kill is done, so that every kill meets work.
 RECORDS = 8_000
 # Not more than the stream can follow: the rest would be read to its end after the last kill.
-RECORDS_PER_SECOND = 300
+RECORDS_PER_SECOND = 150
 KEYS = 997
 PADDING = 80
 # The shortest session that the store grants: two of its ticks.
