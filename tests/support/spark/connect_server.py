@@ -23,7 +23,7 @@ STOP_TIMEOUT_S = 60
 
 
 class ConnectServer:
-    """`path` is the PYTHONPATH of the server and its workers: whatever it has is installed there."""
+    """`path` is the PYTHONPATH of the server and its workers: what is there is installed."""
 
     def __init__(self, folder: Path, path: str, **conf: str) -> None:
         self._log = folder / "connect-server.log"
