@@ -53,9 +53,6 @@ def page(browser: Browser, mortal_console: str) -> Iterator[Page]:
         assert complaints.lines == []
 
 
-expect.set_options(timeout=30_000)
-
-
 def test_all_is_well_and_bytes_are_seen(page: Page, mortal: ProcessCluster) -> None:
     page.goto("/")
     expect(page.get_by_text(re.compile("^All is well: 3 brokers, 9 partitions"))).to_be_visible()

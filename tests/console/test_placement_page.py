@@ -147,7 +147,9 @@ def test_a_plan_drains_a_broker(page: Page, topic: str) -> None:
     for box in dialog.get_by_label(re.compile("^Broker ")).all():
         box.uncheck()
     dialog.get_by_role("button", name="Propose it").click()
-    expect(dialog.get_by_role("alert").filter(has_text="For input string")).to_be_visible()
+    expect(
+        dialog.get_by_role("alert").filter(has_text="Choose at least one broker.")
+    ).to_be_visible()
 
 
 def test_filters_are_in_the_address(page: Page, topic: str) -> None:
