@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     executable = find_browser()
     if executable is None:
         message = "no chromium on PATH: `make peers` installs Debian's where it may"
         # CI always looks: there a missing browser is a failure.
         (pytest.fail if os.environ.get("OTTLA_REQUIRE_PEERS") else pytest.skip)(message)
+    expect.set_options(timeout=20_000)  # a machine that is busy with other tests
     with sync_playwright() as playwright:
         browser = launch(playwright, executable)
         yield browser
