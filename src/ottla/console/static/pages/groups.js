@@ -56,9 +56,9 @@ function mountList(root, { signal, query }) {
     columns: [
       { name: "id", title: "Group", cell: (g) => h("a", { href: groupHref(g.id), class: "clip" }, shownId(g.id)), by: (g) => g.id },
       { name: "state", title: "State", cell: (g) => stateBadge(g.state), by: (g) => g.state, width: "150px" },
-      { name: "type", title: "Type", cell: (g) => g.type, by: (g) => g.type, width: "110px" },
-      { name: "members", title: "Members", numeric: true, cell: (g) => known.cell(g.id, "members"), by: (g) => known.value(g.id, "members"), width: "110px" },
       { name: "lag", title: "Lag", numeric: true, cell: (g) => known.cell(g.id, "lag"), by: (g) => known.value(g.id, "lag"), width: "130px" },
+      { name: "members", title: "Members", numeric: true, cell: (g) => known.cell(g.id, "members"), by: (g) => known.value(g.id, "members"), width: "110px" },
+      { name: "type", title: "Type", cell: (g) => g.type, by: (g) => g.type, width: "110px" },
     ],
     sort: { name: query.get("sort") ?? "id", descending: query.get("desc") === "true" },
     onSort: (name, descending) => {
