@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.console.api import cluster, quotas, rights, users, znodes
+from ottla.console.api import cluster, pipelines, quotas, rights, users, znodes
 
 if TYPE_CHECKING:
     from ottla.console.web.routes import Feed, Route
 
-_PAGES = (cluster, rights, quotas, users, znodes)
+_PAGES = (cluster, pipelines, rights, quotas, users, znodes)
 
 ROUTES: list[Route] = [route for page in _PAGES for route in page.ROUTES]
 FEEDS: list[Feed] = [feed for page in _PAGES for feed in page.FEEDS]

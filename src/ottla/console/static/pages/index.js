@@ -4,6 +4,7 @@
 
 export const PAGES = [
   { name: "Cluster", href: "/", paths: ["/"], load: () => import("./cluster.js") },
+  { name: "Pipelines", href: "/pipelines", paths: ["/pipelines"], load: () => import("./pipelines.js") },
   { name: "Znodes", href: "/znodes", paths: ["/znodes"], load: () => import("./znodes.js") },
   { name: "Rights", href: "/rights", paths: ["/rights", "/rights/:section"], load: () => import("./rights.js") },
 ];
