@@ -19,7 +19,7 @@ from ottla.console.run_folder import MAX_BYTES, VERSION, announcements
 from ottla.runtime import system_runtime
 
 if TYPE_CHECKING:
-    from ottla.pipelines.runner import PipelineRun
+    from ottla.pipelines.report import JobReport
     from ottla.pipelines.spec import Job, Pipeline
     from ottla.pipelines.stream_run import StreamRun
 
@@ -32,7 +32,7 @@ _MAX_ERROR_CHARS = 1_000
 def document(
     pipeline: Pipeline,
     streams: Sequence[StreamRun],
-    reports: Sequence[Any] = (),
+    reports: Sequence[JobReport] = (),
     *,
     started_ms: int,
     now_ms: int,
@@ -40,7 +40,7 @@ def document(
 ) -> dict[str, Any]:
     """Names of topics and folders, and figures: nothing of settings, which may hold secrets."""
     by_name = {report.name: report for report in reports}
-    jobs = [_job(pipeline, job, streams, by_name.get(job.name)) for job in pipeline.jobs]
+    jobs = [_job(job, streams, by_name.get(job.name)) for job in pipeline.jobs]
     return {
         "version": VERSION,
         "pid": os.getpid(),
@@ -53,7 +53,7 @@ def document(
     }
 
 
-def _job(pipeline: Pipeline, job: Job, streams: Sequence[StreamRun], report: Any) -> dict[str, Any]:
+def _job(job: Job, streams: Sequence[StreamRun], report: JobReport | None) -> dict[str, Any]:
     own = [run for run in streams if run.job is job]
     dead_letter = getattr(job, "dead_letter", None)
     writes = [topic.name for topic in job.writes()]
@@ -112,19 +112,28 @@ def spark_ui(spark: Any) -> str | None:
 
 
 class Announcer:
-    """What a run says of itself, whenever it is asked."""
+    """What a run says of itself, whenever it is asked. `streams` and `reports` are the run's own
+    lists, which grow."""
 
-    def __init__(self, run: PipelineRun, spark: Any) -> None:
-        self._run = run
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        streams: Sequence[StreamRun],
+        reports: Sequence[JobReport],
+        spark: Any,
+    ) -> None:
+        self._pipeline = pipeline
+        self._streams = streams
+        self._reports = reports
         self._clock = system_runtime().clock
         self._started_ms = self._clock.now_ms()
         self._spark_ui = spark_ui(spark)
 
     def __call__(self) -> bytes:
         told = document(
-            self._run.pipeline,
-            tuple(self._run.streams),
-            tuple(self._run.batch_reports),
+            self._pipeline,
+            tuple(self._streams),
+            tuple(self._reports),
             started_ms=self._started_ms,
             now_ms=self._clock.now_ms(),
             spark_ui=self._spark_ui,
@@ -176,6 +185,6 @@ def _write(path: Path, text: bytes) -> None:
     if len(text) > MAX_BYTES:
         return
     half = path.with_suffix(".part")
-    with open(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(text)
     half.replace(path)

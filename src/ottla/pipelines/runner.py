@@ -307,7 +307,7 @@ def run_pipeline(
         run = PipelineRun(pipeline, session, choices=choices, announce=announce)
         metrics = JobMetrics(run.pipeline.name)
         metrics.streams, metrics.reports = run.streams, run.batch_reports
-        announcer = Announcer(run, session)
+        announcer = Announcer(run.pipeline, run.streams, run.batch_reports, session)
         stack.enter_context(announced(announcer))
         address = pipeline.metrics_address()
         if address is not None:

@@ -31,7 +31,7 @@ _MAX_JOBS = 500
 
 
 class Job(msgspec.Struct):
-    """`outside` is what it reads or writes that is no topic; `lag` is null where Spark cannot say."""
+    """`outside` is what it reads or writes that is no topic; without `lag` Spark cannot say."""
 
     name: str
     kind: str
@@ -110,7 +110,7 @@ def announced(folder: Path | None) -> Iterator[Pipeline]:
         about = folder.lstat()
         if about.st_uid != os.getuid() or not stat.S_ISDIR(about.st_mode) or about.st_mode & 0o022:
             return
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+        names = sorted(path.name for path in folder.glob("*.json"))
     except OSError:
         return
     for name in names[:_MAX_FILES]:
@@ -136,7 +136,7 @@ def _lives(pid: int) -> bool:
 def _read_own(path: Path) -> bytes:
     """No link, no pipe to wait at, not more than there may be; raises OSError or ValueError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid():
             raise ValueError("not a file of this user's")
