@@ -133,7 +133,8 @@ def _znode_words(broker_id: int, note: TopicNote) -> str:
 def _folder_words(broker_id: int, note: TopicNote) -> str:
     parts = _partitions(note.partitions, note.count)
     if note.kind == "folder-made":
-        return f"Broker {broker_id} makes the log folder of {parts}: {note.place}."
+        place = f": {note.place}" if note.count == 1 else f", {note.place} first"
+        return f"Broker {broker_id} makes the log folder of {parts}{place}."
     if note.kind == "folder-renamed":
         return (
             f"Broker {broker_id} renames the folder of {parts} to {note.place}. The name is free "
@@ -172,23 +173,23 @@ def _changes(events: list[JournalEvent]) -> Iterator[Change]:
 # (kind, to state) -> what it means.
 _MEANING = {
     ("partition", "NewPartition"): (
-        "The controller has heard of {parts}: who is to host them is known, nobody leads them yet."
+        "The controller has heard of {parts}: who is to host is known, nobody leads yet."
     ),
     ("partition", "OnlinePartition"): (
-        "{parts} have a leader. The controller has written who leads, and who is in sync, to the "
-        "store."
+        "There is a leader for {parts}. The controller has written who leads, and who is in sync, "
+        "to the store."
     ),
-    ("partition", "OfflinePartition"): "{parts} have no leader now: nobody can write or read.",
+    ("partition", "OfflinePartition"): "Nobody leads {parts} now: no one can write or read.",
     ("partition", "NonExistentPartition"): "The controller forgets {parts}.",
-    ("replica", "NewReplica"): "Replicas of {parts} are planned; their brokers do not know yet.",
-    ("replica", "OnlineReplica"): "Replicas of {parts} count as alive: their brokers were told.",
+    ("replica", "NewReplica"): "Replicas of {parts} are planned; nobody was told yet.",
+    ("replica", "OnlineReplica"): "Replicas of {parts} count as alive.",
     ("replica", "OfflineReplica"): (
         "Replicas of {parts} count as down: they are stopped and leave the in-sync set."
     ),
     ("replica", "ReplicaDeletionStarted"): (
-        "The brokers are told to delete their replicas of {parts}; the controller waits for them."
+        "The order to delete the replicas of {parts} goes out; the controller waits for answers."
     ),
-    ("replica", "ReplicaDeletionSuccessful"): "The brokers have deleted their replicas of {parts}.",
+    ("replica", "ReplicaDeletionSuccessful"): "The replicas of {parts} are deleted.",
     ("replica", "ReplicaDeletionIneligible"): (
         "Replicas of {parts} cannot be deleted now, for example because their broker is down. The "
         "deletion goes on when it is back."
@@ -212,9 +213,10 @@ _MEANING = {
 def _event_words(first: JournalEvent, events: list[JournalEvent]) -> tuple[str, str]:
     numbers = list(dict.fromkeys(e.partition for e in events if e.partition is not None))
     parts = _partitions(numbers, len(numbers))
+    if first.kind == "replica":
+        parts += f" on {_brokers(events)}"
     meaning = _MEANING.get((first.kind, first.to_state or ""))
     words = "" if meaning is None else meaning.format(parts=parts, broker=first.broker)
-    words = words[:1].upper() + words[1:]
     cause = f" ({first.cause})" if first.cause else ""
     if first.kind in ("partition", "replica", "illegal"):
         if first.to_state is None:
@@ -222,7 +224,7 @@ def _event_words(first: JournalEvent, events: list[JournalEvent]) -> tuple[str, 
         title = f"{parts}: {first.from_state} → {first.to_state}"
         if first.kind == "illegal":
             return title, f"The controller refused this step of its own{cause}."
-        return title, words
+        return title, words or f"{title}."
     if first.kind == "request":
         return f"{first.to_state} to broker {first.broker}", (words or "A request.") + cause
     if first.kind == "answer":
@@ -244,7 +246,12 @@ def _partitions(numbers: list[int], count: int) -> str:
         return f"partition {numbers[0]}"
     if count > _NAMED:
         return f"{count:,} partitions"
-    return f"partitions {', '.join(map(str, numbers))}"
+    return f"partitions {', '.join(map(str, sorted(numbers)))}"
+
+
+def _brokers(events: list[JournalEvent]) -> str:
+    ids = sorted({event.broker for event in events if event.broker is not None})
+    return f"broker{'' if len(ids) == 1 else 's'} {', '.join(map(str, ids))}"
 
 
 def _count(number: int, noun: str) -> str:

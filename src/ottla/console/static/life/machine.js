@@ -4,11 +4,14 @@
 import { h, setText, svg } from "../lib/dom.js";
 import { count } from "../lib/format.js";
 
-const WIDTH = 190;
-const HEIGHT = 54;
-const COLUMN = 250;
-const ROW = 112;
-const MARGIN = 46;
+const WIDTH = 200;
+const HEIGHT = 52;
+const COLUMN = 264;
+const ROW = 104;
+const LEFT = 6;
+const TOP = 40;
+const RIGHT = 48;
+const BOTTOM = 6;
 const LIT_MS = 2500;
 
 // Column and row of states; states that are not listed get places of their own below.
@@ -35,9 +38,9 @@ export function machine(name, head) {
   const at = places(states);
   const rows = 1 + Math.max(...Object.values(at).map(([, row]) => row));
   const columns = 1 + Math.max(...Object.values(at).map(([column]) => column));
-  const width = 2 * MARGIN + (columns - 1) * COLUMN + WIDTH;
-  const height = 2 * MARGIN + (rows - 1) * ROW + HEIGHT;
-  const centre = (state) => [MARGIN + at[state][0] * COLUMN + WIDTH / 2, MARGIN + at[state][1] * ROW + HEIGHT / 2];
+  const width = LEFT + (columns - 1) * COLUMN + WIDTH + RIGHT;
+  const height = TOP + (rows - 1) * ROW + HEIGHT + BOTTOM;
+  const centre = (state) => [LEFT + at[state][0] * COLUMN + WIDTH / 2, TOP + at[state][1] * ROW + HEIGHT / 2];
   const pairs = new Set(steps.map((one) => `${one.from_state}>${one.to_state}`));
   const arrows = new Map();
   const boxes = new Map();

@@ -99,7 +99,7 @@ function headline() {
   const hand = h("dd", {});
   const taken = h("dd", {});
   const stat = (name, value) => h("div", { class: "stat" }, h("dt", {}, name), value);
-  const queue = h("div", {});
+  const queue = h("div", { class: "queue" });
   const node = h("section", { class: "stack", "aria-label": "The controller now" }, h("dl", { class: "stats" }, stat("Controller", who), stat("Epoch", epoch), stat("Events that wait", length), stat("Event in hand", hand), stat("Events taken", taken)), queue);
   return {
     node,
@@ -133,6 +133,7 @@ function filePicker(done) {
     } catch (error) {
       done(null, error);
     }
+    input.value = ""; // the same file may be chosen again
   });
   return h("div", { class: "card grow" }, h("label", { for: "life-record" }, h("strong", {}, "Play a saved record: ")), input);
 }
