@@ -12,4 +12,5 @@ export const PAGES = [
   { name: "Pipelines", href: "/pipelines", paths: ["/pipelines"], load: () => import("./pipelines.js") },
   { name: "Znodes", href: "/znodes", paths: ["/znodes"], load: () => import("./znodes.js") },
   { name: "Rights", href: "/rights", paths: ["/rights", "/rights/:section"], load: () => import("./rights.js") },
+  { name: "Life of a topic", href: "/life", paths: ["/life", "/life/:name"], load: () => import("./life.js") },
 ];
