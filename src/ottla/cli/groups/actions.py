@@ -12,8 +12,8 @@ from ottla.cli.groups.output import OffsetRow
 from ottla.cli.groups.reset import Range, Reset, Scenario, parse_topics, read_plan, shifted, within
 from ottla.cli.options import print_json
 from ottla.client.admin.groups import GroupAdmin, GroupDescription, GroupListing
-from ottla.client.fetch import EARLIEST, LATEST, list_offsets, try_list_offsets
 from ottla.client.groups.protocol import CONSUMER
+from ottla.client.offsets import EARLIEST, LATEST, list_offsets, try_list_offsets
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.types import TopicPartition
 

@@ -120,4 +120,5 @@ def _write(options: SinkOptions, work: Work, rows: Iterator[pa.RecordBatch]) -> 
     from ottla.spark.sink.task_writer import TaskWriter
 
     spare_imports()
-    return Written(TaskWriter(kept_client(options.connect), options, work).write(rows))
+    with kept_client(options.connect) as client:
+        return Written(TaskWriter(client, options, work).write(rows))
