@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ottla.client.fetch import LATEST, RecordReader, list_offsets
+from ottla.client.fetch import RecordReader
+from ottla.client.offsets import LATEST, list_offsets
 from ottla.client.partitioner import partition_of_key
 from ottla.client.produce import TopicProducer
 from ottla.console.records import topics, walk

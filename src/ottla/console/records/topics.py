@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.cluster import response_error
-from ottla.client.fetch import EARLIEST, LATEST, try_list_offsets
+from ottla.client.offsets import EARLIEST, LATEST, try_list_offsets
 from ottla.console.web.failures import invalid
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
