@@ -74,6 +74,8 @@ class Cluster(msgspec.Struct):
     controller: int | None
     # Only Ottla's controller tells it.
     controller_epoch: int | None
+    # Brokers without ZooKeeper name any broker as the controller: then it is null.
+    is_kraft: bool
     topics: int
     partitions: int
     without_leader: int
@@ -102,6 +104,7 @@ class Watch:
         self._rates: dict[int, Rates] = {}
         self._rates_by: str | None = None
         self._signs: object = None
+        self._is_kraft: bool | None = None
         self._epoch: int | None = None
         self._epoch_of: int | None = None
         self._epoch_at_s = float("-inf")
@@ -139,6 +142,8 @@ class Watch:
         seen = await picture(
             self._access, 0.5 if has_changed else _PICTURE_AGE_S, hurry=has_changed
         )
+        if self._is_kraft is None:
+            self._is_kraft = await _is_kraft(self._admin, ids[0])
         self._nodes |= {node.id: node for node in seen.brokers}
         rates = await self._note_rates(ids, views)
         await self._look_up_moves()
@@ -149,8 +154,9 @@ class Watch:
         counts, findings = diagnose(facts)
         return Cluster(
             cluster_id=alive.cluster_id,
-            controller=seen.controller,
+            controller=None if self._is_kraft else seen.controller,
             controller_epoch=self._epoch,
+            is_kraft=self._is_kraft,
             topics=len(seen.topics),
             partitions=len(seen),
             without_leader=counts.without_leader,
@@ -264,6 +270,16 @@ class Watch:
         return {
             topic: self._min_in_sync[topic][1] for topic in wanted if topic in self._min_in_sync
         }
+
+
+async def _is_kraft(admin: Admin, broker: int) -> bool:
+    """Only brokers in ZooKeeper mode take orders from a controller among them."""
+    channel = await admin.cluster.channel_to(broker, timeout_ms=_ANSWER_S * 1000)
+    try:
+        channel.version_for(m.LeaderAndIsrRequest())
+    except KafkaError:
+        return True
+    return False
 
 
 async def _min_in_sync(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
