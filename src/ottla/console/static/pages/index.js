@@ -9,6 +9,8 @@ export const PAGES = [
   { name: "Placement", href: "/placement", paths: ["/placement"], load: () => import("./placement.js") },
   { name: "Messages", href: "/messages", paths: ["/messages", "/messages/:name"], load: () => import("./messages.js") },
   { name: "Groups", href: "/groups", paths: ["/groups", "/groups/:id"], load: () => import("./groups.js") },
+  { name: "Pipelines", href: "/pipelines", paths: ["/pipelines"], load: () => import("./pipelines.js") },
   { name: "Znodes", href: "/znodes", paths: ["/znodes"], load: () => import("./znodes.js") },
   { name: "Rights", href: "/rights", paths: ["/rights", "/rights/:section"], load: () => import("./rights.js") },
+  { name: "Life of a topic", href: "/life", paths: ["/life", "/life/:name"], load: () => import("./life.js") },
 ];
