@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ottla.config.resources import ResourceType
+from ottla.console.commands import ottla
 from ottla.console.health import Facts, Finding, diagnose, may_be_short, missing_brokers
 from ottla.console.picture import Picture, fresh_picture, picture
 from ottla.console.rates import NO_RATE, POINTS, Rate, Rates, Sample
@@ -94,10 +96,12 @@ class Cluster(msgspec.Struct):
 class Watch:
     """All that the page knows of a cluster, kept between polls; the one owner of it."""
 
-    def __init__(self, access: Access, bootstrap: str, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, access: Access, command: Callable[..., str], now_s: Callable[[], float]
+    ) -> None:
         self._access = access
         self._admin: Admin = access.admin
-        self._bootstrap = bootstrap
+        self._command = command
         self._now_s = now_s
         # Brokers as they were last seen alive: one that is down keeps its rack.
         self._nodes: dict[int, Node] = {}
@@ -149,7 +153,7 @@ class Watch:
         await self._look_up_moves()
         await self._look_up_epoch(alive.controller_id)
         facts = Facts(
-            seen, self._bootstrap, self._moves, await self._look_up_min_in_sync(seen), silent
+            seen, self._command, self._moves, await self._look_up_min_in_sync(seen), silent
         )
         counts, findings = diagnose(facts)
         return Cluster(
@@ -331,14 +335,14 @@ def _brokers(
 
 def _open(call: Call) -> Source:
     loop = asyncio.get_running_loop()
-    return Watch(call.access, call.settings.bootstrap, loop.time)
+    return Watch(call.access, partial(ottla, call.settings), loop.time)
 
 
 async def cluster(call: Call) -> Cluster:
     """Once, without rates: these need two looks."""
     loop = asyncio.get_running_loop()
     await fresh_picture(call.access)
-    return await Watch(call.access, call.settings.bootstrap, loop.time).look()
+    return await Watch(call.access, partial(ottla, call.settings), loop.time).look()
 
 
 ROUTES = [Route("GET", "/cluster", cluster, "Brokers, controller, health", answer=Cluster)]
