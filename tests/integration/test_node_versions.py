@@ -210,6 +210,8 @@ REQUESTS: dict[str, Callable[[int], Any]] = {
     "CreatePartitions": _expand,
     "CreateTopics": _create,
     "DescribeStrayLogs": lambda _: m.DescribeStrayLogsRequest(),
+    "BrokerView": lambda _: m.BrokerViewRequest(),
+    "ControllerView": lambda _: m.ControllerViewRequest(),
     "DeleteAcls": lambda _: m.DeleteAclsRequest(),
     "DeleteGroups": lambda _: m.DeleteGroupsRequest(groups_names=["none"]),
     "DeleteRecords": _delete_records,

@@ -38,6 +38,9 @@ class Tools:
     def configs(self, *arguments):
         return self._session.run("kafka.admin.ConfigCommand", *self._at, *arguments)
 
+    def api_versions(self):
+        return self._session.run(API_VERSIONS_COMMANDS[self.suffix], *self._at)
+
     def described(self, name, partitions):
         """The header and the partition lines, once all brokers know that many partitions."""
         answer = eventually(
@@ -158,3 +161,16 @@ def test_refusals_read_as_from_kafka(tools):
     assert absent.returncode == 1
     assert f"Topic '{name}-absent' does not exist as expected" in absent.stdout
     assert tools.topics("--delete", "--topic", f"{name}-absent", "--if-exists").returncode == 0
+
+
+API_VERSIONS_COMMANDS = {
+    "kafka-2-8-2": "kafka.admin.BrokerApiVersionsCommand",
+    "kafka-4-1": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+}
+
+
+def test_apis_that_java_does_not_know_are_passed_over(tools):
+    printed = tools.api_versions()
+    assert printed.returncode == 0, printed.stderr
+    for key in (20000, 20001, 20002):
+        assert printed.stdout.count(f"UNKNOWN({key}): 0") == 3, "one line for each broker"

@@ -91,6 +91,9 @@ class Picture:
         topic = self.topic(partition.topic)
         if topic is None:
             return None
+        likely = topic.first + partition.partition
+        if partition.partition < topic.count and self.partitions[likely] == partition.partition:
+            return likely
         # Numbers have no gaps, but while a topic grows a broker may not know all of them.
         for entry in topic.entries:
             if self.partitions[entry] == partition.partition:

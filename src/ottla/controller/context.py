@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ottla.controller.census import Census
 from ottla.controller.config import ControllerConfig
 from ottla.controller.journal import Journal
 from ottla.controller.partition_states import PartitionState
@@ -69,6 +70,7 @@ class ControllerContext:
         self._unled: dict[TopicPartition, None] = {}
         self._replica_states: dict[str, dict[TopicPartitionReplica, ReplicaState]] = {}
         self._replica_counts: dict[str, dict[ReplicaState, int]] = {}
+        self.census = Census()
 
     # Brokers
 
@@ -158,12 +160,13 @@ class ControllerContext:
             for broker_id in self.assignment(tp).replicas:
                 self._partitions_by_broker[broker_id].discard(tp)
             self.leadership.pop(tp, None)
+            self.census.partition_moved(self.partition_state(tp), PartitionState.NON_EXISTENT)
             self._partition_states.pop(tp, None)
             self._unled.pop(tp, None)
             self.partitions_being_reassigned.discard(tp)
         self._assignments.pop(topic, None)
         self._replica_states.pop(topic, None)
-        self._replica_counts.pop(topic, None)
+        self.census.replicas_forgotten(self._replica_counts.pop(topic, {}))
         self.topic_ids.pop(topic, None)
         self.topics.discard(topic)
         self.topics_to_delete.discard(topic)
@@ -179,6 +182,7 @@ class ControllerContext:
         return self._partition_states.get(tp, PartitionState.NON_EXISTENT)
 
     def put_partition_state(self, tp: TopicPartition, state: PartitionState) -> None:
+        self.census.partition_moved(self.partition_state(tp), state)
         if state is PartitionState.NON_EXISTENT:
             self._partition_states.pop(tp, None)
         else:
@@ -202,6 +206,7 @@ class ControllerContext:
         states = self._replica_states.setdefault(replica.topic, {})
         counts = self._replica_counts.setdefault(replica.topic, {})
         previous = states.get(replica)
+        self.census.replica_moved(previous or ReplicaState.NON_EXISTENT, state)
         if previous is not None:
             counts[previous] -= 1
         if state is ReplicaState.NON_EXISTENT:

@@ -35,11 +35,12 @@ from ottla.controller.events import (
     UncleanLeaderElectionEnabled,
     UpdateMetadataResponseReceived,
 )
-from ottla.controller.gauges import gauges_of
 from ottla.controller.interpreter import ControllerMovedError, Interpreter, StoreUnavailableError
 from ottla.controller.journal import Journal
 from ottla.controller.queue import EventQueue, Queued
 from ottla.controller.transitions import IllegalTransition
+from ottla.controller.views.gauges import gauges_of
+from ottla.controller.views.inner_view import controller_view
 from ottla.errors import ErrorCode, InvariantViolated, KafkaError
 from ottla.metadata.store import (
     Check,
@@ -80,11 +81,13 @@ class Reign:
         interpreter: Interpreter,
         channels: ChannelManager,
         ended_sessions: int,
+        elected_ms: int,
     ) -> None:
         self.context = context
         self.interpreter = interpreter
         self.channels = channels
         self.ended_sessions = ended_sessions
+        self.elected_ms = elected_ms
         self.rebalance_timer: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
@@ -148,6 +151,20 @@ class Controller:
             "controllereventmanager_eventqueuetimems_count": self._queue.taken,
             "controllereventmanager_eventqueuetimems_sum": self._queue.waited_ms,
         }
+
+    def view(self, request: m.ControllerViewRequest) -> m.ControllerViewResponse:
+        """What is in the controller's head now; does not wait for its turn in the queue."""
+        if self._reign is None:
+            return m.ControllerViewResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        return controller_view(
+            request,
+            self._reign.context,
+            self.journal,
+            self._queue,
+            elected_ms=self._reign.elected_ms,
+            now_ms=self._runtime.clock.now_ms(),
+            loop_s=asyncio.get_running_loop().time(),
+        )
 
     def is_queued_for_deletion(self, topic: str) -> bool:
         return self._reign is not None and self._reign.context.is_queued_for_deletion(topic)
@@ -228,6 +245,7 @@ class Controller:
             try:
                 result = await self._process(queued.event)
             finally:
+                self._queue.done()
                 # Also when this task is cancelled: nobody may wait forever.
                 if result is None:
                     result = _inactive_answer(queued.event)
@@ -333,7 +351,8 @@ class Controller:
         interpreter = Interpreter(
             self._store, channels, self._queue.put, office.epoch_zk_version, self.journal.flush
         )
-        return Reign(context, interpreter, channels, self._ended_sessions)
+        now_ms = self._runtime.clock.now_ms()
+        return Reign(context, interpreter, channels, self._ended_sessions, now_ms)
 
     def _on_response(self, broker_id: int, message: Message, response: Any) -> None:
         if isinstance(message, m.LeaderAndIsrRequest):

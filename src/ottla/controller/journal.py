@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ottla.runtime import Clock
@@ -76,6 +77,8 @@ class Journal:
     def __init__(self, clock: Clock, broker_id: int, capacity: int = RING_CAPACITY) -> None:
         self._clock = clock
         self._ring: deque[LifecycleEvent] = deque(maxlen=capacity)
+        # Events are numbered from 1 on, as long as the process lives.
+        self.last = 0
         self._listeners: list[Callable[[LifecycleEvent], None]] = []
         self.broker_id = broker_id
         self.epoch = 0
@@ -87,6 +90,26 @@ class Journal:
 
     def recent(self) -> list[LifecycleEvent]:
         return list(self._ring)
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest event that is kept."""
+        return self.last - len(self._ring) + 1
+
+    def since(
+        self, sequence: int, topic: str | None, limit: int
+    ) -> tuple[list[tuple[int, LifecycleEvent]], int]:
+        """Numbered events after `sequence`, the oldest first, and where to go on; of one topic
+        also those that are of no topic are left out."""
+        first = self.first
+        skipped = min(max(sequence + 1 - first, 0), len(self._ring))
+        found: list[tuple[int, LifecycleEvent]] = []
+        for number, event in enumerate(islice(self._ring, skipped, None), first + skipped):
+            if topic is None or event.topic == topic:
+                if len(found) == limit:
+                    return found, found[-1][0]
+                found.append((number, event))
+        return found, self.last
 
     def add_listener(self, listener: Callable[[LifecycleEvent], None]) -> None:
         """`listener` sees every event at once; it must neither wait nor raise."""
@@ -128,6 +151,7 @@ class Journal:
             error,
         )
         self._ring.append(event)
+        self.last += 1
         for listener in self._listeners:
             listener(event)
 

@@ -91,6 +91,7 @@ def elect_partitions_without_leader(
 def _move(ctx: ControllerContext, tp: TopicPartition, target: PartitionState) -> None:
     source = ctx.partition_state(tp)
     ctx.put_partition_state(tp, target)
+    ctx.census.partition_steps[source, target] += 1
     state = ctx.leadership.get(tp)
     record_step(ctx, "partition", tp, from_state=source.title, to_state=target.title)
     if target is PartitionState.ONLINE and state is not None:

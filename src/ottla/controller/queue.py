@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ottla.controller.events import Event
@@ -29,6 +30,9 @@ class EventQueue:
         # For operators: how many events were taken, and how long they had waited altogether.
         self.taken = 0
         self.waited_ms = 0.0
+        # The event that is being worked on, and since when.
+        self.in_hand: Queued | None = None
+        self.in_hand_since_s = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -63,9 +67,18 @@ class EventQueue:
         if queued.reply is not None:
             self._calls -= 1
         self.taken += 1
+        self.in_hand, self.in_hand_since_s = queued, asyncio.get_running_loop().time()
         if queued.since_s:
-            self.waited_ms += (asyncio.get_running_loop().time() - queued.since_s) * 1000
+            self.waited_ms += (self.in_hand_since_s - queued.since_s) * 1000
         return queued
+
+    def done(self) -> None:
+        """The event in hand is dealt with."""
+        self.in_hand = None
+
+    def first(self, count: int) -> list[Queued]:
+        """Those that come next."""
+        return list(islice(self._waiting, count))
 
     def drain(self) -> list[Queued]:
         """Empties the queue: whatever waited was meant for a controller that is no more."""

@@ -106,6 +106,7 @@ def _move(ctx: ControllerContext, replica: TopicPartitionReplica, target: Replic
         # A broker that is told again what it hosts: at a failover that is every replica.
         return
     ctx.put_replica_state(replica, target)
+    ctx.census.replica_steps[source, target] += 1
     tp, broker_id = replica.topic_partition, replica.broker_id
     record_step(
         ctx, "replica", tp, broker=broker_id, from_state=source.title, to_state=target.title

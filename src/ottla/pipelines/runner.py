@@ -12,9 +12,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ottla.console.run_folder import HTTP_PATH
 from ottla.errors import OttlaError
 from ottla.pipelines import stop_order, topics
-from ottla.pipelines.archive_past import ArchivePast
+from ottla.pipelines.announcement import Announcer, announced
+from ottla.pipelines.archive_past import ArchivePast, Held
 from ottla.pipelines.checkpoints.judge import Choices
 from ottla.pipelines.checkpoints.keeper import NO_CHOICES, Keeper
 from ottla.pipelines.checks import before_spark, clusters, plans, problems
@@ -108,10 +110,17 @@ class PipelineRun:
         refused = {problem.job for problem in found}
         for job, past in self._archives(keeper):
             words = None if {"", job.name} & refused else past.wrong()
-            if words is not None and not (job.name in self._choices.adopt and past.can_set_aside):
+            if words is not None and job.name in self._choices.adopt and past.can_set_aside:
+                words = past.lost(self._held(job))
+            if words is not None:
                 found.append(Problem(job.name, words))
         problems.raise_for(self.pipeline, found)
         return keeper
+
+    def _held(self, job: Archive) -> Held:
+        """What the topics of a job still have."""
+        servers, kafka = self.pipeline.servers_of(job), self.pipeline.kafka_of(job)
+        return topics.with_admin(servers, kafka, lambda admin: topics.bounds(admin, job.reads()))
 
     def _take_checkpoints(self, keeper: Keeper) -> None:
         pasts = list(self._archives(keeper))
@@ -305,9 +314,11 @@ def run_pipeline(
         run = PipelineRun(pipeline, session, choices=choices, announce=announce)
         metrics = JobMetrics(run.pipeline.name)
         metrics.streams, metrics.reports = run.streams, run.batch_reports
+        announcer = Announcer(run.pipeline, run.streams, run.batch_reports, session)
+        stack.enter_context(announced(announcer))
         address = pipeline.metrics_address()
         if address is not None:
-            port = stack.enter_context(serve(metrics, address))
+            port = stack.enter_context(serve(metrics, address, {HTTP_PATH: announcer}))
             if announce is not None:
                 announce(f"metrics: http://{url_host(address.host)}:{port}/metrics")
         run.start()

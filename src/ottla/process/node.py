@@ -179,10 +179,8 @@ class Node:
         await parts.config_changes.start()
         if parts.metrics is not None:
             self._endings.append(parts.metrics.close)
-            connections = lambda: sum(s.connection_count for s in self._servers)  # noqa: E731
-            await parts.metrics.serve(
-                parts.services, self.runtime.network, parts.controller.gauges, connections
-            )
+            gauges, network = parts.controller.gauges, self.runtime.network
+            await parts.metrics.serve(parts.services, network, gauges, self.connection_count)
         for server in self._servers:
             server.start_processing(parts.services)
         logger.info("broker %d of cluster %s serves", broker_id, cluster_id)
@@ -316,6 +314,12 @@ class Node:
         if self.services.delegation_tokens is not None:
             self.services.delegation_tokens.on_new_session()
         await self.controller.on_new_session()
+
+    def connection_count(self) -> int:
+        return sum(server.connection_count for server in self._servers)
+
+    def handled_requests(self) -> int:
+        return sum(server.handled_requests for server in self._servers)
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Broker configs changed while it runs."""

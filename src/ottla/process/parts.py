@@ -17,6 +17,8 @@ from ottla.broker.fetching.service import FetchService
 from ottla.broker.membership.controller_channel import ControllerChannel
 from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.metrics.setup import metrics_of
+from ottla.broker.metrics.tally import PartitionTally
+from ottla.broker.notes.topic_notes import TopicNotes
 from ottla.broker.quotas.clients import ClientQuotas
 from ottla.broker.quotas.connection_rates import ConnectionRates
 from ottla.broker.quotas.mutations import MutationQuotas
@@ -62,6 +64,12 @@ class Process(Protocol):
     strict_transitions: bool
     tls: BrokerTls | None
 
+    def connection_count(self) -> int:
+        """Of all listeners."""
+
+    def handled_requests(self) -> int:
+        """Of all listeners, since the start."""
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs work in the background until the process stops."""
 
@@ -89,6 +97,7 @@ class NodeParts:
         cache = MetadataCache()
         self.topic_settings = TopicSettings(config, store)
         self.topic_settings.forget_deleted(cache)
+        self.topic_notes = TopicNotes(runtime.clock)
         self.log_manager = self._make_log_manager()
         self.control_credentials = peer_credentials(config, config.control_listener)
         self.channel = ControllerChannel(
@@ -111,7 +120,7 @@ class NodeParts:
             on_dir_failure=self._dir_failed,
         )
         self.fetches = self._fetch_service(cache)
-        self.orders = ControllerOrders(self.replica_manager, epochs)
+        self.orders = ControllerOrders(self.replica_manager, epochs, self.topic_notes)
         self.stale_logs = StaleLogs(store, self.replica_manager)
         cache.add_listener(CatchUp(self.stale_logs, cache, process.spawn).metadata_came)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
@@ -133,7 +142,9 @@ class NodeParts:
             self._connect_to_broker,
             strict_transitions=process.strict_transitions,
         )
-        self.topic_admin = TopicAdmin(config, runtime, store, cache, self.controller, self.channel)
+        self.topic_admin = TopicAdmin(
+            config, runtime, store, cache, self.controller, self.channel, self.topic_notes
+        )
         self.mutation_quotas = MutationQuotas(runtime.clock, config, cache)
         self.client_quotas = ClientQuotas(runtime.clock, config)
         self.connection_rates = ConnectionRates(config)
@@ -154,7 +165,7 @@ class NodeParts:
 
     def _make_log_manager(self) -> LogManager:
         process = self._process
-        return LogManager(
+        logs = LogManager(
             process.runtime,
             process.config,
             self.topic_settings.of,
@@ -162,6 +173,8 @@ class NodeParts:
             max_open_files=share_for_segments(MAX_OPEN_FILES),
             owners_are_known=False,
         )
+        logs.listen(self.topic_notes.folder)
+        return logs
 
     def _fetch_service(self, cache: MetadataCache) -> FetchService:
         replicas = self.replica_manager
@@ -197,6 +210,10 @@ class NodeParts:
             topic_settings=self.topic_settings,
             mutation_quotas=self.mutation_quotas,
             listener_roles=listener_roles(config),
+            topic_notes=self.topic_notes,
+            partition_tally=PartitionTally(runtime.clock),
+            connection_count=self._process.connection_count,
+            handled_requests=self._process.handled_requests,
             authorizer=make_authorizer(config, runtime, store),
             delegation_tokens=self.delegation_tokens,
             client_quotas=self.client_quotas,

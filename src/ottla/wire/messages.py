@@ -11,8 +11,8 @@ from functools import lru_cache
 from ottla.wire.codec import Message, UnsupportedVersion, build_message_class
 from ottla.wire.schema import load_api_names, load_message
 
-# Ottla's own calls, which Apache Kafka does not know. Keys 20000 to 20099 are theirs.
-OWN_APIS = {20000: "DescribeStrayLogs"}
+# Ottla's own calls, which Apache Kafka does not know. Keys 20000 to 20099 are theirs (ADR 41).
+OWN_APIS = {20000: "DescribeStrayLogs", 20001: "BrokerView", 20002: "ControllerView"}
 
 
 def __getattr__(name: str) -> type[Message]:

@@ -943,6 +943,86 @@ class BrokerRegistrationResponse(Message):
         broker_epoch: int = ...,
     ) -> None: ...
 
+class BrokerViewRequest(Message):
+    since: int
+    limit: int
+    def __init__(
+        self,
+        *,
+        since: int = ...,
+        limit: int = ...,
+    ) -> None: ...
+
+class BrokerViewResponse(Message):
+    class TopicNote(Struct):
+        sequence: int
+        timestamp_ms: int
+        kind: str
+        topic: str
+        count: int
+        partitions: list[int]
+        api: str | None
+        client_id: str | None
+        principal: str | None
+        place: str | None
+        def __init__(
+            self,
+            *,
+            sequence: int = ...,
+            timestamp_ms: int = ...,
+            kind: str = ...,
+            topic: str = ...,
+            count: int = ...,
+            partitions: list[int] = ...,
+            api: str | None = ...,
+            client_id: str | None = ...,
+            principal: str | None = ...,
+            place: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    broker_id: int
+    started_ms: int
+    clock_ms: int
+    bytes_in: int
+    bytes_out: int
+    messages_in: int
+    replication_bytes_in: int
+    replication_bytes_out: int
+    requests: int
+    connections: int
+    under_replicated: int
+    leaders: int
+    partitions: int
+    max_lag: int
+    first_sequence: int
+    next_since: int
+    notes: list[BrokerViewResponse.TopicNote]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        broker_id: int = ...,
+        started_ms: int = ...,
+        clock_ms: int = ...,
+        bytes_in: int = ...,
+        bytes_out: int = ...,
+        messages_in: int = ...,
+        replication_bytes_in: int = ...,
+        replication_bytes_out: int = ...,
+        requests: int = ...,
+        connections: int = ...,
+        under_replicated: int = ...,
+        leaders: int = ...,
+        partitions: int = ...,
+        max_lag: int = ...,
+        first_sequence: int = ...,
+        next_since: int = ...,
+        notes: list[BrokerViewResponse.TopicNote] = ...,
+    ) -> None: ...
+
 class ConsumerGroupDescribeRequest(Message):
     group_ids: list[str]
     include_authorized_operations: bool
@@ -1233,6 +1313,134 @@ class ControllerRegistrationResponse(Message):
         throttle_time_ms: int = ...,
         error_code: int = ...,
         error_message: str | None = ...,
+    ) -> None: ...
+
+class ControllerViewRequest(Message):
+    since: int
+    topic: str | None
+    limit: int
+    def __init__(
+        self,
+        *,
+        since: int = ...,
+        topic: str | None = ...,
+        limit: int = ...,
+    ) -> None: ...
+
+class ControllerViewResponse(Message):
+    class StateCount(Struct):
+        machine: str
+        state: str
+        count: int
+        def __init__(
+            self,
+            *,
+            machine: str = ...,
+            state: str = ...,
+            count: int = ...,
+        ) -> None: ...
+
+    class TransitionCount(Struct):
+        machine: str
+        from_state: str
+        to_state: str
+        count: int
+        def __init__(
+            self,
+            *,
+            machine: str = ...,
+            from_state: str = ...,
+            to_state: str = ...,
+            count: int = ...,
+        ) -> None: ...
+
+    class QueuedEvent(Struct):
+        name: str
+        waited_ms: int
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            waited_ms: int = ...,
+        ) -> None: ...
+
+    class JournalEvent(Struct):
+        sequence: int
+        timestamp_ms: int
+        controller_epoch: int
+        event: str
+        kind: str
+        topic: str | None
+        topic_id: bytes
+        partition: int
+        broker: int
+        from_state: str | None
+        to_state: str | None
+        cause: str | None
+        leader: int
+        leader_epoch: int
+        isr: list[int] | None
+        replicas: list[int] | None
+        error: str | None
+        def __init__(
+            self,
+            *,
+            sequence: int = ...,
+            timestamp_ms: int = ...,
+            controller_epoch: int = ...,
+            event: str = ...,
+            kind: str = ...,
+            topic: str | None = ...,
+            topic_id: bytes = ...,
+            partition: int = ...,
+            broker: int = ...,
+            from_state: str | None = ...,
+            to_state: str | None = ...,
+            cause: str | None = ...,
+            leader: int = ...,
+            leader_epoch: int = ...,
+            isr: list[int] | None = ...,
+            replicas: list[int] | None = ...,
+            error: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    broker_id: int
+    epoch: int
+    elected_ms: int
+    clock_ms: int
+    states: list[ControllerViewResponse.StateCount]
+    transitions: list[ControllerViewResponse.TransitionCount]
+    illegal_transitions: int
+    queue_length: int
+    queue: list[ControllerViewResponse.QueuedEvent]
+    in_hand: str | None
+    in_hand_ms: int
+    events_taken: int
+    first_sequence: int
+    next_since: int
+    events: list[ControllerViewResponse.JournalEvent]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        broker_id: int = ...,
+        epoch: int = ...,
+        elected_ms: int = ...,
+        clock_ms: int = ...,
+        states: list[ControllerViewResponse.StateCount] = ...,
+        transitions: list[ControllerViewResponse.TransitionCount] = ...,
+        illegal_transitions: int = ...,
+        queue_length: int = ...,
+        queue: list[ControllerViewResponse.QueuedEvent] = ...,
+        in_hand: str | None = ...,
+        in_hand_ms: int = ...,
+        events_taken: int = ...,
+        first_sequence: int = ...,
+        next_since: int = ...,
+        events: list[ControllerViewResponse.JournalEvent] = ...,
     ) -> None: ...
 
 class CreateAclsRequest(Message):

@@ -130,6 +130,7 @@ PLANS: Mapping[str, PagePlan] = {
             " outcomes.json": _MINUTES,
         }
     ),
+    "docs/own-apis.md": PagePlan(before=(A_CLUSTER,)),
     "docs/peers.md": PagePlan(
         left_out={
             "pytest tests/peers/test_topic_operations.py": _ITSELF,

@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ottla.bounds.turns import Turns
+from ottla.broker.notes.topic_notes import Asker, TopicNotes
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import StoreError
 from ottla.topics import names
@@ -41,6 +42,8 @@ class CreateTopics(Protocol):
         self, topics: Sequence[m.CreateTopicsRequest.CreatableTopic], *, timeout_ms: int
     ) -> Awaitable[list[m.CreateTopicsResponse.CreatableTopicResult]]: ...
 
+
+_ASKER = Asker("auto-creation")
 
 # Which of these topics the store holds; StoreError where it cannot be asked.
 StoredTopics = Callable[[Sequence[str]], Awaitable[Container[str]]]
@@ -101,7 +104,9 @@ class AutomaticTopics:
         controller_client: ControllerClient,
         create_topics: CreateTopics,
         stored_topics: StoredTopics,
+        notes: TopicNotes,
     ) -> None:
+        self._notes = notes
         self._config = config
         self._cache = metadata_cache
         self._controller = controller
@@ -168,6 +173,8 @@ class AutomaticTopics:
         new = [topic.name for topic in wanted]
         self._being_created.update(new)
         if not self._controller.is_active:
+            for topic in wanted:
+                self._notes.asked(topic.name, range(topic.num_partitions), _ASKER)
             loop = asyncio.get_running_loop()
             task = loop.create_task(self._ask_controller(wanted), name="automatic-topics")
             self._requests.add(task)

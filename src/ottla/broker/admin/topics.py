@@ -17,6 +17,7 @@ from ottla.bounds.turns import Turns
 from ottla.broker.admin.automatic_topics import AutomaticTopics, is_legal
 from ottla.broker.admin.policies import TopicRequest, load_create_topic_policy
 from ottla.broker.membership.registration import registrations
+from ottla.broker.notes.topic_notes import Asker, TopicNotes
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata import znodes
 from ottla.metadata.store import (
@@ -54,6 +55,8 @@ _REFUSAL_LIMITS = LineLimits(per_key=100, per_source=500)
 # Above this many topics one listing of all names is cheaper than a look-up for each.
 _LOOKUPS = 20
 _EXPANSION_ATTEMPTS = 5
+# Topics that a broker makes of its own accord: internal ones, and those that others named.
+_THIS_BROKER = Asker("auto-creation")
 
 CreatedTopic = m.CreateTopicsResponse.CreatableTopicResult
 ExpandedTopic = m.CreatePartitionsResponse.CreatePartitionsTopicResult
@@ -70,8 +73,10 @@ class TopicAdmin:
         metadata_cache: MetadataCache,
         controller: ControllerPort,
         controller_client: ControllerClient,
+        notes: TopicNotes | None = None,
     ) -> None:
         self.config = config
+        self._notes = TopicNotes(runtime.clock) if notes is None else notes
         self._runtime = runtime
         self._turns = Turns()
         self._refusals = RepeatedLines(logger, runtime.clock, _REFUSAL_LIMITS)
@@ -88,6 +93,7 @@ class TopicAdmin:
             controller_client,
             self.create_topics,
             self._existing_topics,
+            self._notes,
         )
         self.missing_topics = self._automatic.missing_topics
         self.ensure_internal_topic = self._automatic.ensure_internal_topic
@@ -102,6 +108,7 @@ class TopicAdmin:
         timeout_ms: int,
         validate_only: bool = False,
         quota: MutationQuota | None = None,
+        asker: Asker = _THIS_BROKER,
     ) -> list[CreatedTopic]:
         """One result per topic, in order. The names must be distinct."""
         existing = await self._existing_topics([topic.name for topic in topics])
@@ -121,6 +128,8 @@ class TopicAdmin:
                 existing.add(topic.name)
         ids: dict[str, TopicId] = {}
         if not validate_only:
+            for plan in plans.values():
+                self._notes.asked(plan.name, plan.assignment, asker)
             ids = {name: random_topic_id(self._runtime.random.randbytes) for name in plans}
             failures |= await self._write_new_topics(plans, ids)
             written = {name: p.assignment for name, p in plans.items() if name not in failures}
@@ -214,6 +223,8 @@ class TopicAdmin:
     async def _write_batch(self, batch: _Batch, ids: dict[str, TopicId]) -> dict[str, KafkaError]:
         results = await self._store.multi(batch.ops)
         if all(result.error is None for result in results):
+            for plan in batch.plans:
+                self._notes.wrote(plan.name, znodes.TopicZnode.path(plan.name))
             return {}
         # A leftover config or a topic that came meanwhile: sort them out one by one.
         failures: dict[str, KafkaError] = {}
@@ -233,6 +244,7 @@ class TopicAdmin:
             await self._store.create(znodes.TopicZnode.path(plan.name), _topic_data(plan, topic_id))
         except NodeExistsError:
             raise exists from None
+        self._notes.wrote(plan.name, znodes.TopicZnode.path(plan.name))
 
     async def _await_leaders(
         self, wanted: Mapping[str, Collection[int]], timeout_ms: int
@@ -287,6 +299,7 @@ class TopicAdmin:
         timeout_ms: int,
         validate_only: bool = False,
         quota: MutationQuota | None = None,
+        asker: Asker = _THIS_BROKER,
     ) -> list[ExpandedTopic]:
         """One result per topic, in order. Raises KafkaError where racks are set only in part."""
         brokers = await self._registered_brokers()
@@ -301,7 +314,9 @@ class TopicAdmin:
                 else [entry.broker_ids for entry in topic.assignments],
             )
             try:
-                expanded[topic.name] = await self._expand(request, brokers, validate_only, quota)
+                expanded[topic.name] = await self._expand(
+                    request, brokers, validate_only, quota, asker
+                )
             except KafkaError as error:
                 self._say_refused("topic %s is not expanded: %s", topic.name, error)
                 failures[topic.name] = error
@@ -322,6 +337,7 @@ class TopicAdmin:
         brokers: list[BrokerMetadata],
         validate_only: bool,
         quota: MutationQuota | None,
+        asker: Asker,
     ) -> Collection[int]:
         """All partitions that the topic then has. Kafka overwrites whatever version is there; here
         a change in between is read again."""
@@ -348,6 +364,7 @@ class TopicAdmin:
             if quota is not None:
                 quota.record(len(added))
                 quota = None  # once, however often the write is tried
+            self._notes.asked(request.name, added, asker)
             try:
                 encoded = znodes.TopicZnode.encode(assignment, present.topic_id)
                 validation.check_stored_size(request.name, len(encoded))
@@ -359,13 +376,19 @@ class TopicAdmin:
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"The topic '{request.name}' does not exist.",
                 ) from None
+            self._notes.wrote(request.name, path)
             return assignment
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     # deletion
 
     async def delete_topics(
-        self, topics: Sequence[str], *, timeout_ms: int, quota: MutationQuota | None = None
+        self,
+        topics: Sequence[str],
+        *,
+        timeout_ms: int,
+        quota: MutationQuota | None = None,
+        asker: Asker = _THIS_BROKER,
     ) -> dict[str, ErrorCode]:
         """Marks topics for deletion and waits until they have left the metadata cache."""
         codes = dict.fromkeys(topics, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -375,6 +398,7 @@ class TopicAdmin:
                 try:
                     if quota is not None:
                         quota.record(len(self._cache.topic_partitions(name)))
+                    self._notes.asked(name, self._cache.topic_partitions(name), asker)
                     known.append(name)
                 except KafkaError as error:
                     codes[name] = error.code
@@ -400,6 +424,8 @@ class TopicAdmin:
             await self._store.create(znodes.DeleteTopicZnode.path(topic))
         except NodeExistsError:
             logger.info("topic %s is already marked for deletion", topic)
+        else:
+            self._notes.wrote(topic, znodes.DeleteTopicZnode.path(topic))
         return True
 
 

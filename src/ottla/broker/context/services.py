@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ottla.bounds.turns import Turns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.broker.admin.topic_settings import TopicSettings
     from ottla.broker.admin.topics import TopicAdmin
     from ottla.broker.context.listener_roles import ListenerRoles
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from ottla.broker.membership.metadata_cache import MetadataCache
     from ottla.broker.membership.ports import ControllerPort
     from ottla.broker.metrics.counts import RequestMetrics
+    from ottla.broker.metrics.tally import PartitionTally
+    from ottla.broker.notes.topic_notes import TopicNotes
     from ottla.broker.quotas.clients import ClientQuotas
     from ottla.broker.quotas.mutations import MutationQuotas
     from ottla.broker.replication.controller_orders import ControllerOrders
@@ -56,6 +60,11 @@ class BrokerServices:
     mutation_quotas: MutationQuotas
     # Where the controller and other brokers are listened to.
     listener_roles: ListenerRoles
+    # What this broker did about topics, and how many partitions it has, for those who look at it.
+    topic_notes: TopicNotes
+    partition_tally: PartitionTally
+    connection_count: Callable[[], int]
+    handled_requests: Callable[[], int]
     # None: everything is allowed.
     authorizer: AclAuthorizer | None = None
     # None: the brokers have no key for tokens.

@@ -6,7 +6,7 @@ A fetch in a session looks only at the partitions that can have something new.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetching.params import FetchParams
@@ -49,6 +49,9 @@ class FetchService:
         self.sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), runtime.random
         )
+        # Bytes of records since the broker started, for those who look at it.
+        self.sent_bytes = 0
+        self.sent_to_followers_bytes = 0
 
     async def fetch(
         self, params: FetchParams, wanted: Sequence[Wanted]
@@ -110,11 +113,18 @@ class FetchService:
         read_twice = {entry for entry, _ in fresh}
         return [(entry, result) for entry, result in results if entry not in read_twice] + fresh
 
-    def count_sent(self, results: Iterable[tuple[TopicPartition, FetchResult]]) -> None:
-        """What followers get in an answer."""
-        if self._throttles.leader.is_on:
-            for tp, result in results:
-                log = self._partitions.log(tp) if result.size else None
+    def count_sent(
+        self, results: Sequence[tuple[SessionEntry, FetchResult]], *, is_follower: bool
+    ) -> None:
+        """What somebody gets in an answer."""
+        size = sum([result.size for _, result in results])
+        if not is_follower:
+            self.sent_bytes += size
+            return
+        self.sent_to_followers_bytes += size
+        if size and self._throttles.leader.is_on:
+            for entry, result in results:
+                log = self._partitions.log(entry.tp) if result.size else None
                 if log is not None:
                     self._throttles.sent(log, result.size)
 

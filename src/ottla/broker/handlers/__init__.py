@@ -98,8 +98,10 @@ ROUTES: tuple[Route, ...] = (
     Route(61, "DescribeProducers", "describe_producers", 0, 0),
     Route(65, "DescribeTransactions", "describe_transactions", 0, 0),
     Route(66, "ListTransactions", "list_transactions", 0, 1),
-    # Ottla's own.
+    # Ottla's own (ADR 41).
     Route(20000, "DescribeStrayLogs", "describe_stray_logs", 0, 0),
+    Route(20001, "BrokerView", "broker_view", 0, 0),
+    Route(20002, "ControllerView", "controller_view", 0, 0),
 )
 
 ROUTES_BY_KEY: dict[int, Route] = {route.api_key: route for route in ROUTES}

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin.topics import duplicates
+from ottla.broker.notes.topic_notes import Asker
 from ottla.errors import ErrorCode
 from ottla.security.rights import Operation, ResourceType, refused_in_turns
 from ottla.topics.validation import check_total
@@ -71,7 +72,11 @@ async def handle(
         ctx, ctx.header.client_id, strict=ctx.version >= 3
     )
     expanded = await ctx.services.topic_admin.create_partitions(
-        wanted, timeout_ms=request.timeout_ms, validate_only=request.validate_only, quota=quota
+        wanted,
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+        quota=quota,
+        asker=Asker(ctx.api_name, ctx.header.client_id, ctx.principal),
     )
     results.update((result.name, result) for result in expanded)
     return m.CreatePartitionsResponse(

@@ -17,6 +17,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin.topics import duplicates
+from ottla.broker.notes.topic_notes import Asker
 from ottla.errors import ErrorCode
 from ottla.security.rights import (
     Operation,
@@ -72,6 +73,7 @@ async def handle(ctx: RequestContext, request: m.CreateTopicsRequest) -> m.Creat
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
         quota=quota,
+        asker=Asker(ctx.api_name, ctx.header.client_id, ctx.principal),
     )
     for result in created:
         if result.name in undescribed and result.error_code == ErrorCode.NONE:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.broker.notes.topic_notes import Asker
 from ottla.errors import ErrorCode
 from ottla.security.rights import Operation, ResourceType, refused_in_turns
 from ottla.types import ZERO_TOPIC_ID
@@ -58,7 +59,10 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
         ctx, ctx.header.client_id, strict=ctx.version >= 5
     )
     codes = await ctx.services.topic_admin.delete_topics(
-        known, timeout_ms=request.timeout_ms, quota=quota
+        known,
+        timeout_ms=request.timeout_ms,
+        quota=quota,
+        asker=Asker(ctx.api_name, ctx.header.client_id, ctx.principal),
     )
     for result in results:
         if result.name is not None and result.error_code == ErrorCode.NONE:

@@ -262,8 +262,7 @@ async def _read(
     else:
         read = await fetches.fetch(params, [(entry.tp, entry.want) for entry in readable])
         results = [(entry, result) for entry, (_, result) in zip(readable, read, strict=True)]
-    if params.is_follower:
-        fetches.count_sent((entry.tp, result) for entry, result in results)
+    fetches.count_sent(results, is_follower=params.is_follower)
     if not refused:
         return results
     if scope.session is not None and not scope.full:

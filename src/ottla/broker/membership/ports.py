@@ -21,6 +21,9 @@ class ControllerPort(Protocol):
 
     def is_queued_for_deletion(self, topic: str) -> bool: ...
 
+    def view(self, request: m.ControllerViewRequest) -> m.ControllerViewResponse:
+        """What the controller has in its head; NOT_CONTROLLER where it is not active."""
+
     async def alter_isr(self, request: m.AlterPartitionRequest) -> m.AlterPartitionResponse: ...
 
     async def controlled_shutdown(

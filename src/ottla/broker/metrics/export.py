@@ -25,6 +25,7 @@ from prometheus_client.samples import Sample
 
 from ottla.broker.metrics.counts import BUCKETS_MS, IsrCounter, RequestMetrics, error_name
 from ottla.broker.quotas.clients import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from ottla.broker.replication.partition import is_under_replicated
 
 if TYPE_CHECKING:
     from ottla.broker.membership.metadata_cache import MetadataCache
@@ -116,7 +117,7 @@ class BrokerCollector(Collector):
             if partition.log is not None
         ]
         for name, value, text in (
-            ("underreplicatedpartitions", sum(map(_is_under_replicated, led)),
+            ("underreplicatedpartitions", sum(map(is_under_replicated, led)),
              "Led partitions with a replica out of the ISR"),
             ("underminisrpartitioncount", sum(margin < 0 for margin in margins),
              "Led partitions below min.insync.replicas"),
@@ -251,17 +252,9 @@ def _partitions(partitions: list[Partition]) -> Iterator[Metric]:
         for partition in piece:
             if partition.is_leader:
                 values = [partition.tp.topic, str(partition.tp.partition)]
-                under.add_metric(values, _is_under_replicated(partition))
+                under.add_metric(values, is_under_replicated(partition))
                 isr.add_metric(values, len(partition.in_sync.members))
         yield from (under, isr)
-
-
-def _is_under_replicated(partition: Partition) -> bool:
-    if len(partition.in_sync.members) == len(partition.replicas):
-        return False  # most of them, most of the time
-    # Replicas that a reassignment adds are expected to lag.
-    own = set(partition.replicas).difference(partition.adding_replicas)
-    return not own <= set(partition.in_sync.members)
 
 
 def _cumulative(buckets: Iterable[int]) -> Iterator[tuple[str, float]]:

@@ -57,6 +57,8 @@ class Listener(Reading, Protocol):
     # Lines that any client can cause: about closed connections, about failed requests.
     closings: RepeatedLines
     failures: RepeatedLines
+    # Requests that went to a handler.
+    handled_requests: int
 
     @property
     def services(self) -> BrokerServices: ...
@@ -294,6 +296,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.intake.count()
 
     def _begin(self, frame: memoryview) -> None:
+        self.server.handled_requests += 1
         serving = self._serve(frame)
         rest: Any = serving
         if dispatch.is_eager(frame):

@@ -83,6 +83,8 @@ class BrokerServer:
         self.memory = memory or ConnectionMemory(limit_of(config))
         self.now_ms = runtime.clock.monotonic_ms
         self.turn = ReadingTurn()
+        # Requests that went to a handler.
+        self.handled_requests = 0
         self.closings = RepeatedLines(connection_logger, runtime.clock)
         self.failures = RepeatedLines(dispatch.logger, runtime.clock)
         self._sasl = _sasl_settings(config, endpoint)

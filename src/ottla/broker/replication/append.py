@@ -90,6 +90,11 @@ class Appends:
         self._timeouts = timeouts
         self._examiner = examiner
         self.refusals = Refusals(clock.monotonic_ms)
+        # Of all producers since the broker started, for those who look at it.
+        self.taken_bytes = 0
+        self.taken_records = 0
+        # Of the direct lane: no handler has seen them.
+        self.direct_requests = 0
 
     # --- the general lane -------------------------------------------------------------------
 
@@ -128,6 +133,7 @@ class Appends:
                     logger.info("%s: %s", tp, error.message)
                 results[tp] = self._refused(tp, error)
                 continue
+            self._count(len(data), info.last_offset + 1 - info.first_offset)
             results[tp] = ProduceResult(
                 ErrorCode.NONE, info.first_offset, info.append_time_ms, log.start_offset
             )
@@ -179,10 +185,15 @@ class Appends:
             self._log_manager.dirs.failed(log.data_dir, error)
             return [], -1, _NO_TIME
         if bases:
-            return bases, log.end_offset, _NO_TIME
+            end_offset = log.end_offset
+            self._count(sum(map(len, batches[: len(bases)])), end_offset - bases[0])
+            self.direct_requests += len(bases)
+            return bases, end_offset, _NO_TIME
         info = self._append_quickly(partition, log, batches[0], acks)
         if info is None:
             return bases, -1, _NO_TIME
+        self._count(len(batches[0]), info.last_offset + 1 - info.first_offset)
+        self.direct_requests += 1
         return [info.first_offset], info.last_offset + 1, info.append_time_ms
 
     def _append_quickly(
@@ -217,6 +228,10 @@ class Appends:
             partition.produce_waits.add(required_offset, wait)
 
     # --- both -------------------------------------------------------------------------------
+
+    def _count(self, size_bytes: int, records: int) -> None:
+        self.taken_bytes += size_bytes
+        self.taken_records += records
 
     async def _checked(
         self, tp: TopicPartition, data: memoryview, acks: int, origin: Origin

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.notes.topic_notes import FOLLOWER, LEADER, TopicNotes
 from ottla.broker.replication.order_epochs import OrderEpochs
 from ottla.broker.replication.order_log import OrderLog, Sender
 from ottla.broker.replication.partition import Partition
@@ -49,8 +50,11 @@ class ControllerOrders:
     """`epochs` says whether an order is still good; handlers ask it first, also for UpdateMetadata.
     What is done here is done at once: nobody sees an order half carried out."""
 
-    def __init__(self, replicas: ReplicaManager, epochs: OrderEpochs) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, epochs: OrderEpochs, notes: TopicNotes | None = None
+    ) -> None:
         self.epochs = epochs
+        self._notes = notes
         self.log = OrderLog(replicas.broker_id)
         self._replicas = replicas
         self._partitions = replicas.partitions
@@ -177,6 +181,8 @@ class ControllerOrders:
             self.log.leads(partition, log, order.state, previous_epoch)
             if not is_new_leader:
                 self.log.led_already(sender, order.tp, order.state)
+            if self._notes is not None:
+                self._notes.role(LEADER, order.tp)
             self._leadership.began(order.tp, partition.leader_epoch)
 
     def _make_followers(self, orders: list[Order], sender: Sender, errors: Errors) -> None:
@@ -202,6 +208,8 @@ class ControllerOrders:
                 self.log.followed_already(sender, order.tp, order.state)
             else:
                 new_followers += 1
+            if self._notes is not None:
+                self._notes.role(FOLLOWER, order.tp)
             following.append(partition)
             if was_leader:
                 self._leadership.ended(order.tp, partition.leader_epoch)

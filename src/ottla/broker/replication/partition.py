@@ -435,3 +435,12 @@ class Partition:
     def epoch_end(self, epoch: int) -> EpochEnd:
         log = self.leader_log()
         return EpochEnd(*log.epochs.end_offset_for(epoch, log.end_offset))
+
+
+def is_under_replicated(partition: Partition) -> bool:
+    """Whether a partition that is led here lacks a replica in its ISR."""
+    if len(partition.in_sync.members) == len(partition.replicas):
+        return False  # most of them, most of the time
+    # Replicas that a reassignment adds are expected to lag.
+    own = set(partition.replicas).difference(partition.adding_replicas)
+    return not own <= set(partition.in_sync.members)

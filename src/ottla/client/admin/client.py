@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.client.admin.acls import AclCalls
 from ottla.client.admin.configs import ConfigCalls
+from ottla.client.admin.inner_views import InnerViewCalls
 from ottla.client.admin.partitions import PartitionCalls
 from ottla.client.admin.quotas import QuotaCalls
 from ottla.client.admin.records import RecordCalls
@@ -45,7 +46,16 @@ if TYPE_CHECKING:
 _DELETE_TOPICS_MAX_VERSION = 5
 
 
-class Admin(AclCalls, ConfigCalls, PartitionCalls, QuotaCalls, RecordCalls, ScramCalls, TokenCalls):
+class Admin(
+    AclCalls,
+    ConfigCalls,
+    InnerViewCalls,
+    PartitionCalls,
+    QuotaCalls,
+    RecordCalls,
+    ScramCalls,
+    TokenCalls,
+):
     """One session; `close` it, or use it as an async context manager."""
 
     @classmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,7 +23,9 @@ from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.client.admin.client import Admin
+    from ottla.client.admin.inner_views import BrokerView
     from ottla.client.admin.types import Reassignment
+    from ottla.client.cluster import Node
     from ottla.console.web.access import Access
     from ottla.console.web.live import Source
     from ottla.types import TopicPartition
@@ -95,6 +97,8 @@ class Watch:
         self._admin: Admin = access.admin
         self._bootstrap = bootstrap
         self._now_s = now_s
+        # Brokers as they were last seen alive: one that is down keeps its rack.
+        self._nodes: dict[int, Node] = {}
         self._rates: dict[int, Rates] = {}
         self._rates_by: str | None = None
         self._signs: object = None
@@ -135,6 +139,7 @@ class Watch:
         seen = await picture(
             self._access, 0.5 if has_changed else _PICTURE_AGE_S, hurry=has_changed
         )
+        self._nodes |= {node.id: node for node in seen.brokers}
         rates = await self._note_rates(ids, views)
         await self._look_up_moves()
         await self._look_up_epoch(alive.controller_id)
@@ -153,20 +158,22 @@ class Watch:
             under_min_isr=counts.under_min_isr,
             not_preferred=counts.not_preferred,
             moves=len(self._moves),
-            brokers=_brokers(seen, silent, rates),
+            brokers=_brokers(seen, silent, rates, self._nodes),
             findings=findings,
             rates_by=self._rates_by,
         )
 
-    async def _views(self, ids: Iterable[int]) -> tuple[dict[int, Any], frozenset[int]]:
+    async def _views(
+        self, ids: Iterable[int]
+    ) -> tuple[dict[int, BrokerView | None], frozenset[int]]:
         """What each broker says of itself (None: it is not Ottla's), and who says nothing."""
-        views: dict[int, Any] = {}
+        views: dict[int, BrokerView | None] = {}
         silent = set()
 
         async def ask(broker: int) -> None:
             try:
                 async with asyncio.timeout(_ANSWER_S):
-                    views[broker] = await _view(self._admin, "broker_view", broker)
+                    views[broker] = await self._admin.broker_view(broker, limit=0)
             except (TimeoutError, OSError):
                 silent.add(broker)
             except KafkaError as error:
@@ -178,13 +185,17 @@ class Watch:
         await asyncio.gather(*map(ask, ids))
         return views, frozenset(silent)
 
-    async def _note_rates(self, ids: list[int], views: dict[int, Any]) -> dict[int, Rate]:
+    async def _note_rates(
+        self, ids: list[int], views: dict[int, BrokerView | None]
+    ) -> dict[int, Rate]:
         samples: dict[int, Sample | None] = {}
         if any(views.values()):
             self._rates_by = BY_COUNTERS
             for broker in ids:
                 v = views.get(broker)
-                samples[broker] = v and Sample(v.clock_ms, v.started_ms, v.bytes_in, v.bytes_out)
+                samples[broker] = (
+                    None if v is None else Sample(v.clock_ms, v.started_ms, v.bytes_in, v.bytes_out)
+                )
         else:
             samples = await self._sizes(ids)
             if not samples:  # not due yet: what was known last still holds
@@ -230,7 +241,7 @@ class Watch:
         self._epoch_of, self._epoch_at_s = controller, self._now_s()
         try:
             async with asyncio.timeout(_ANSWER_S):
-                view = await _view(self._admin, "controller_view")
+                view = await self._admin.controller_view(limit=0)
             self._epoch = None if view is None else view.epoch
         except (OttlaError, OSError, TimeoutError):
             self._epoch, self._epoch_of = None, None
@@ -255,12 +266,6 @@ class Watch:
         }
 
 
-async def _view(admin: Admin, name: str, *of: int) -> Any:
-    """None where the client or the broker does not know the call."""
-    call = getattr(admin, name, None)
-    return None if call is None else await call(*of, limit=0)
-
-
 async def _min_in_sync(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
     resource = m.DescribeConfigsRequest.DescribeConfigsResource
     request = m.DescribeConfigsRequest(
@@ -283,7 +288,9 @@ async def _min_in_sync(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
     }
 
 
-def _brokers(seen: Picture, silent: frozenset[int], rates: dict[int, Rate]) -> list[Broker]:
+def _brokers(
+    seen: Picture, silent: frozenset[int], rates: dict[int, Rate], nodes: dict[int, Node]
+) -> list[Broker]:
     leaders = Counter(seen.leaders)
     replicas: Counter[int] = Counter()
     for ids, times in Counter(seen.replicas).items():
@@ -297,9 +304,12 @@ def _brokers(seen: Picture, silent: frozenset[int], rates: dict[int, Rate]) -> l
         for node in seen.brokers
     ]  # fmt: skip
     missing = [
-        Broker(broker, None, None, None, False, True, 0, replicas[broker])
-        for broker in missing_brokers(seen)
-    ]
+        Broker(
+            broker, known and known.host, known and known.port, known and known.rack, False, True,
+            0, replicas[broker],
+        )
+        for broker, known in ((broker, nodes.get(broker)) for broker in missing_brokers(seen))
+    ]  # fmt: skip
     return sorted(alive + missing, key=lambda broker: broker.id)
 
 

@@ -36,6 +36,7 @@ MAX_VISITORS = 256
 IDLE_MS = 8 * 3600 * 1000.0
 # How long a page waits for the cluster before it says so.
 CALL_TIMEOUT_MS = 10_000
+MAX_READS = 4
 # By people, with a password; a token of OAUTHBEARER comes from elsewhere.
 MECHANISMS = (PLAIN, *SCRAM_HASHES)
 # Whoever guesses passwords waits, and is not many at a time.
@@ -50,6 +51,8 @@ class Access:
         self.user = user
         self.feeds = Feeds()
         self._kept: dict[type, Any] = {}
+        # Whoever reads records holds megabytes of them.
+        self.reads = asyncio.Semaphore(MAX_READS)
 
     def keep(self, kind: type[T], make: Callable[[], T]) -> T:
         """The one thing of its kind that all pages share for whoever has these rights."""

@@ -29,17 +29,29 @@ class StreamPlanner:
         self._target: Observation | None = None
         self._last_batch_s = self._client.now_s()
         self._told: dict[str, Any] | None = None
+        # Where the query begins, until Spark has it as the end of a micro-batch.
+        self._first: dict[str, Any] | None = None
+        self._chosen: dict[str, Any] | None = None
 
     def close(self) -> None:
         self._client.close()
 
     def initial(self) -> dict[str, Any]:
-        return o.to_json(self._planner.initial())
+        """Spark keeps no note of it (the connector has one of its own, KafkaMicroBatchStream): a
+        first micro-batch that runs again begins wherever this says then. So that nothing is left
+        out, one that begins at the latest offsets is empty and ends where it begins: that Spark
+        writes down."""
+        found = o.to_json(self._planner.initial())
+        self._first = found if self._options.starting.moves_on else None
+        return found
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[o.OffsetRange]:
+        self._first = None
         if start == end:
             return []
-        return self._planner.between(o.from_json(start), o.from_json(end))
+        # The end that was chosen a moment ago is of the topics that were seen then.
+        seen = self._seen.topics if self._seen is not None and end == self._chosen else None
+        return self._planner.between(o.from_json(start), o.from_json(end), seen=seen)
 
     def last_seen(self) -> dict[str, Any] | None:
         if self._seen is None:
@@ -49,24 +61,30 @@ class StreamPlanner:
     def stop_at_present(self) -> None:
         """Trigger.AvailableNow: what is there now is all there is."""
         self._target = self._planner.observe(since={})
-        self._seen = self._target
+        self._seen, self._seen_s = self._target, self._client.now_s()
 
     def latest(
         self, start: dict[str, Any], max_rows: int | None, min_rows: int | None
     ) -> dict[str, Any]:
         """The end of the next micro-batch; `start` itself where there is nothing to do."""
+        first, self._first = self._first, None
+        if start == first:
+            return first
         wait_s = self._next_look_s - self._client.now_s()
         if wait_s > 0:
             self._client.pause(wait_s * 1000)
         sent, begun_s = self._client.requests, self._client.now_s()
-        end = self._look(start, max_rows, min_rows)
+        self._chosen = None
+        end = self._chosen = self._look(start, max_rows, min_rows)
         if end == start:
             self._next_look_s = begun_s + (self._client.requests - sent) / IDLE_REQUESTS_PER_S
         return end
 
     def newest(self) -> dict[str, Any]:
         """As `latest`, for a Spark that does not say where the last micro-batch ended."""
-        if self._told is None:
+        if self._told is None and self._first is not None:
+            self._told, self._first = self._first, None
+        elif self._told is None:
             self._seen, self._seen_s = self._planner.observe(), self._client.now_s()
             self._told = o.to_json(o.assemble(self._seen.topics, self._seen.latest))
         else:
@@ -80,6 +98,8 @@ class StreamPlanner:
     def check_continues(self, start: dict[str, Any], end: dict[str, Any]) -> None:
         """What `latest` sees between two micro-batches, for such a Spark: is the end of the same
         topics as the start, and not before it?"""
+        if self._first is not None:
+            return  # the first micro-batch, run again: its start is that of today
         begun, ended = o.from_json(start), o.from_json(end)
         topics = {
             topic: TopicNow(entry.topic_id, frozenset(entry.partitions))
@@ -91,9 +111,10 @@ class StreamPlanner:
         self, start: dict[str, Any], max_rows: int | None, min_rows: int | None
     ) -> dict[str, Any]:
         begun = o.from_json(start)
-        if self._target is None and not self._has_news(begun):
+        ends = self._ends()
+        if ends == dict(o.iter_partitions(begun)) and self._target is None:
             return start
-        now, positions = self._observe_since(begun)
+        now, positions = self._quick_look(begun, ends) or self._long_look(begun)
         latest = self._capped(begun, now, positions)
         waiting = o.waiting(positions, latest)
         if min_rows is not None and self._target is None and not self._is_due(waiting, min_rows):
@@ -108,10 +129,33 @@ class StreamPlanner:
         late_s = self._client.now_s() - self._last_batch_s
         return waiting >= min_rows or late_s * 1000 >= self._options.max_trigger_delay_ms
 
-    def _observe_since(self, begun: o.Offsets) -> tuple[Observation, dict[TopicPartition, int]]:
+    def _ends(self) -> dict[TopicPartition, int] | None:
+        """Of the partitions that were seen lately: one question for each of their leaders."""
+        if self._seen is None or self._client.now_s() - self._seen_s > METADATA_MAX_AGE_S:
+            return None
+        try:
+            return self._planner.ends(list(self._seen.latest))
+        except SourceError:
+            return None  # the long look says what is wrong
+
+    def _quick_look(
+        self, begun: o.Offsets, ends: dict[TopicPartition, int] | None
+    ) -> tuple[Observation, dict[TopicPartition, int]] | None:
+        """Where there is nothing new but records: the usual micro-batch."""
+        if self._seen is None or ends is None:
+            return None
+        now = Observation(self._seen.topics, ends)
+        try:
+            if not self._planner.still_there(begun, now):
+                return None
+        except SourceError:
+            return None
+        self._seen, self._seen_s = now, self._client.now_s()
+        return now, o.continued(begun, now.topics, {}, ends)
+
+    def _long_look(self, begun: o.Offsets) -> tuple[Observation, dict[TopicPartition, int]]:
         now, positions = self._planner.observe_since(begun)
-        self._seen = now
-        self._seen_s = self._client.now_s()
+        self._seen, self._seen_s = now, self._client.now_s()
         return now, positions
 
     def _capped(
@@ -128,13 +172,3 @@ class StreamPlanner:
             for p, end in now.latest.items()
             if p in known
         }
-
-    def _has_news(self, begun: o.Offsets) -> bool:
-        """A cheap look: the ends of the known partitions, and new ones from time to time."""
-        if self._seen is None or self._client.now_s() - self._seen_s > METADATA_MAX_AGE_S:
-            return True
-        try:
-            latest = self._planner.ends(list(self._seen.latest))
-        except SourceError:
-            return True  # the long look says what is wrong
-        return latest != dict(o.iter_partitions(begun))

@@ -22,7 +22,7 @@ from ottla.storage.manager.data_dirs import DataDirs
 from ottla.storage.manager.flusher import Flusher
 from ottla.storage.manager.housekeeping import Housekeeping
 from ottla.storage.manager.log_table import LogTable
-from ottla.storage.manager.removals import Removals
+from ottla.storage.manager.removals import FolderListener, Removals, no_listener, place_of
 from ottla.storage.manager.strays import Strays
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
@@ -71,6 +71,7 @@ class LogManager:
         # Where logs that are still to come are to be created (AlterReplicaLogDirs).
         self._preferred_dirs: dict[TopicPartition, Path] = {}
         self._tasks = BackgroundTasks()
+        self._on_folder: FolderListener = no_listener
         self._table = table = LogTable()
         self.dirs = DataDirs(runtime, config.log_dirs, table)
         self.removals = Removals(runtime, self.dirs)
@@ -153,6 +154,10 @@ class LogManager:
                 logger.error("data folder %s was not closed cleanly: %s", data_dir.path, error)
         self.dirs.release_locks()
 
+    def listen(self, on_folder: FolderListener) -> None:
+        """Tells of folders of partitions that are made and removed from now on."""
+        self._on_folder = self.removals.on_folder = on_folder
+
     # --- logs -------------------------------------------------------------------------------
 
     def get(self, tp: TopicPartition) -> Log | None:
@@ -224,6 +229,7 @@ class LogManager:
         own = ", ".join(f"{key}={value}" for key, value in sorted(log.settings.overrides.items()))
         text = "Created log for partition %s in %s with properties {%s}"
         logger.info(text, log.tp, log.folder, own)
+        self._on_folder("folder-made", log.tp, place_of(log.folder))
         return self._enter(log)
 
     async def create_ahead(self, wanted: Mapping[TopicPartition, TopicId]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -11,8 +11,17 @@ from ottla.runtime import Runtime
 from ottla.storage.log.log import Log
 from ottla.storage.manager.data_dirs import DataDirs
 from ottla.storage.manager.folder_names import deletion_name
+from ottla.types import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+# Told of a partition's folder (`folder-made`, `folder-renamed`, `folder-removed`) and where it is,
+# below the folder that holds the data folder; must neither wait nor raise.
+FolderListener = Callable[[str, TopicPartition, str], None]
+
+
+def no_listener(kind: str, tp: TopicPartition, place: str) -> None:
+    """Nobody wants to know."""
 
 
 class Removals:
@@ -25,6 +34,9 @@ class Removals:
         self._waiting: list[tuple[float, Path]] = []
         # Data folders in which a log was renamed, and not synced yet.
         self._unsynced: set[Path] = set()
+        # Folders of whole logs, and whose they were.
+        self._logs: dict[Path, TopicPartition] = {}
+        self.on_folder: FolderListener = no_listener
 
     def add(self, paths: Iterable[Path], delay_ms: int) -> None:
         due = self._runtime.clock.monotonic_ms() + delay_ms
@@ -48,6 +60,8 @@ class Removals:
         log.move_to(target)
         self._dirs[log.data_dir].gone.add(log.tp)
         self._unsynced.add(log.data_dir)
+        self._logs[target] = log.tp
+        self.on_folder("folder-renamed", log.tp, place_of(target))
         self.add([target], log.settings.file_delete_delay_ms)
         return True
 
@@ -69,9 +83,15 @@ class Removals:
         due = [path for deadline, path in self._waiting if deadline <= now]
         if due:
             self._waiting = [entry for entry in self._waiting if entry[0] > now]
-            await self._runtime.blocking(lambda: self._remove(due))
+            removed: set[Path] = set()
+            await self._runtime.blocking(lambda: self._remove(due, removed))
+            for path in due:
+                tp = self._logs.pop(path, None)
+                if tp is not None and path in removed:
+                    self.on_folder("folder-removed", tp, place_of(path))
 
-    def _remove(self, paths: list[Path]) -> None:
+    def _remove(self, paths: list[Path], removed: set[Path]) -> None:
+        """`removed` gets those that are gone."""
         disk = self._runtime.disk
         for path in paths:
             try:
@@ -82,3 +102,9 @@ class Removals:
             except OSError as error:
                 # The next start tries again; the others need not wait for that.
                 logger.warning("%s cannot be removed: %s", path, error)
+            else:
+                removed.add(path)
+
+
+def place_of(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"

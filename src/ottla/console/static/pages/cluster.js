@@ -15,7 +15,7 @@ export function mount(root, { signal, side }) {
   const problem = problemPlace();
   const verdict = h("section", { "aria-label": "What is wrong", class: "findings" }, h("p", { class: "muted" }, "Asking the cluster…"));
   const numbers = stats();
-  const racks = h("div", { class: "stack" });
+  const racks = h("div", { class: "racks" });
   const brokers = new Map();
   const who = h("span", { class: "muted" });
   fill(side, who);
@@ -108,7 +108,7 @@ function drawBrokers(place, known, cluster, isWhole) {
 }
 
 function rackNode(rack, brokers, known) {
-  return h("section", { "aria-label": rack === "" ? "Brokers" : `Rack ${rack}` }, h("h2", {}, rack === "" ? "Brokers" : rack === WITHOUT_RACK ? "Brokers without a rack" : `Rack ${rack}`), h("div", { class: "cards broker-cards" }, ...brokers.map((b) => known.get(b.id).node)));
+  return h("section", { class: "rack", "aria-label": rack === "" ? "Brokers" : `Rack ${rack}`, style: { flexGrow: String(brokers.length) } }, h("h2", {}, rack === "" ? "Brokers" : rack === WITHOUT_RACK ? "Without a rack" : `Rack ${rack}`), h("div", { class: "cards broker-cards" }, ...brokers.map((b) => known.get(b.id).node)));
 }
 
 /** [[rack, brokers]]; one unnamed group where there are no racks at all. */

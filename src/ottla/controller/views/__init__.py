@@ -1,0 +1,1 @@
+"""What others are shown of the active controller."""
