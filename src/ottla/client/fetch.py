@@ -54,11 +54,15 @@ async def list_offsets(
     timestamp: int,
     *,
     timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    committed_only: bool = False,
 ) -> dict[TopicPartition, int]:
     """The offset of the first record at or after `timestamp` (-1 where there is none), or at
-    EARLIEST or LATEST; raises the first error."""
+    EARLIEST or LATEST; raises the first error. With `committed_only` the log ends where the first
+    open transaction begins."""
     found = {}
-    answers = await try_list_offsets(cluster, partitions, timestamp, timeout_ms=timeout_ms)
+    answers = await try_list_offsets(
+        cluster, partitions, timestamp, timeout_ms=timeout_ms, committed_only=committed_only
+    )
     for partition, answer in answers.items():
         if isinstance(answer, KafkaError):
             raise answer
@@ -72,6 +76,7 @@ async def try_list_offsets(
     timestamp: int,
     *,
     timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    committed_only: bool = False,
 ) -> dict[TopicPartition, int | KafkaError]:
     """As `list_offsets`, with one result per partition. One request per leader; partitions whose
     leader has moved are asked for again."""
@@ -92,7 +97,9 @@ async def try_list_offsets(
             except KafkaError as error:
                 found[partition] = error
         for leader, group in by_leader.items():
-            found |= await _list_offsets_of(cluster, leader, group, timestamp, left_ms)
+            found |= await _list_offsets_of(
+                cluster, leader, group, timestamp, left_ms, committed_only
+            )
         pending = [p for group in by_leader.values() for p in group if _has_moved(found[p])]
         if loop.time() + RETRY_PAUSE_MS / 1000 > deadline:
             break
@@ -108,7 +115,12 @@ def _has_moved(answer: int | KafkaError) -> bool:
 
 
 async def _list_offsets_of(
-    cluster: Cluster, leader: int, group: list[TopicPartition], timestamp: int, timeout_ms: float
+    cluster: Cluster,
+    leader: int,
+    group: list[TopicPartition],
+    timestamp: int,
+    timeout_ms: float,
+    committed_only: bool,
 ) -> dict[TopicPartition, int | KafkaError]:
     request_class = m.ListOffsetsRequest
     topics: dict[str, list[int]] = {}
@@ -116,6 +128,7 @@ async def _list_offsets_of(
         topics.setdefault(partition.topic, []).append(partition.partition)
     request = request_class(
         replica_id=-1,
+        isolation_level=int(committed_only),
         topics=[
             request_class.ListOffsetsTopic(
                 name=topic,
@@ -131,7 +144,10 @@ async def _list_offsets_of(
     try:
         channel = await cluster.channel_to(leader, timeout_ms=request_ms)
         answer = await channel.send(
-            request, timeout_ms=request_ms, min_version=_LIST_VERSIONS.get(timestamp, 1)
+            request,
+            timeout_ms=request_ms,
+            # The isolation level came with version 2.
+            min_version=max(_LIST_VERSIONS.get(timestamp, 1), 2 * committed_only),
         )
     except OSError as error:
         # Another broker may lead soon.
