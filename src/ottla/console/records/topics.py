@@ -82,12 +82,16 @@ def cursor_text(cursor: Mapping[int, int]) -> str | None:
     return ",".join(f"{p}:{offset}" for p, offset in sorted(cursor.items())) or None
 
 
-async def bounds(cluster: Cluster, topic: str, partitions: Iterable[int]) -> Bounds:
+async def bounds(
+    cluster: Cluster, topic: str, partitions: Iterable[int], *, committed_only: bool = False
+) -> Bounds:
     """Partitions that cannot be asked are left out with a note; raises where none can."""
     wanted = [TopicPartition(topic, partition) for partition in partitions]
     starts = await try_list_offsets(cluster, wanted, EARLIEST, timeout_ms=_LIST_MS)
     sound = [tp for tp in wanted if not isinstance(starts[tp], KafkaError)]
-    ends = await try_list_offsets(cluster, sound, LATEST, timeout_ms=_LIST_MS)
+    ends = await try_list_offsets(
+        cluster, sound, LATEST, timeout_ms=_LIST_MS, read_committed=committed_only
+    )
     held: dict[TopicPartition, Held] = {}
     notes = []
     for tp in wanted:
