@@ -1,5 +1,6 @@
 """`make demo` as a user runs it: it succeeds, in time, and leaves nothing behind."""
 
+import json
 import os
 import re
 import subprocess
@@ -45,7 +46,10 @@ def test_the_demo(tmp_path):
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
     assert [path.name for path in scratch.iterdir() if path.name.startswith("ottla")] == []
     plot = (tmp_path / "plot.html").read_text()
-    assert "<svg" in plot and "kill -9" in plot
+    assert "kill -9" in plot and "transform-orders" in plot and "http:" not in plot
+    assert "the console, to watch it all: http://127.0.0.1:" in run.stdout
+    events = [json.loads(line) for line in (tmp_path / "plot.jsonl").read_text().splitlines()]
+    assert {event.get("topic") for event in events} >= {"clicks", "orders", "clicks.bad"}
 
 
 def test_the_demo_without_spark_says_why():
