@@ -5,10 +5,13 @@
 //! proportion to them. The interpreter is let go only over `bytes`, which nobody can change.
 
 mod buffers;
+mod checksum;
 mod columns;
+mod digest;
 mod encode;
 mod hashing;
 mod headers;
+mod usual;
 mod varint;
 mod walk;
 
@@ -22,7 +25,7 @@ use columns::{Binary, Columns, Headers, Validity, Wanted};
 use walk::{Bad, Walk};
 
 /// Of what is called here and how; Python takes no other.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 /// Work on fewer bytes is done before another thread could have been woken.
 const SHORT_BYTES: usize = 64 * 1024;
 
@@ -126,6 +129,20 @@ fn holds(
     Ok(walk.advance(data, most) == Ok(true)
         && walk.newest == times.1
         && (walk.is_in_order || !must_count))
+}
+
+/// What a leader needs to know of a batch as most producers send it: its checksum, how many records
+/// it has, their latest time, its producer. None where header or records are anything else, or where
+/// that is not known after `most` records; the checksum is left to the caller.
+#[pyfunction]
+fn usual_batch(
+    py: Python<'_>,
+    batch: &Bound<'_, PyAny>,
+    looks_at_records: bool,
+    most: i64,
+) -> PyResult<Option<(u32, i64, i64, i64)>> {
+    let buffer = PyUntypedBuffer::get(batch)?;
+    Ok(usual::usual(held(&buffer, py)?, looks_at_records, most))
 }
 
 /// Python's buffers of an Arrow array: bits of validity if there are nulls, bounds, data; and how
@@ -334,15 +351,66 @@ fn murmur2_of_all(py: Python<'_>, keys: &Bound<'_, PyTuple>, count: usize) -> Py
     if count > column.bounds.len() / 4 {
         return Err(failure(encode::Failed::Input));
     }
-    let hash = |row| {
-        column
-            .get(row)
-            .map(|key| key.map_or(0, |key| hashing::murmur2(key) as i64))
-    };
-    let hashes: Option<Vec<i64>> = (0..count).map(hash).collect();
-    hashes
-        .map(Chunk::from)
-        .ok_or_else(|| failure(encode::Failed::Input))
+    let mut hashes = Vec::with_capacity(count);
+    for first in (0..count).step_by(hashing::ABREAST) {
+        // A place without a key does what the one before it does.
+        let mut keys: [&[u8]; hashing::ABREAST] = Default::default();
+        let mut has_key = [false; hashing::ABREAST];
+        for place in 0..hashing::ABREAST {
+            keys[place] = keys[place.saturating_sub(1)];
+            if first + place < count {
+                let key = column.get(first + place);
+                let key = key.ok_or_else(|| failure(encode::Failed::Input))?;
+                has_key[place] = key.is_some();
+                keys[place] = key.unwrap_or(keys[place]);
+            }
+        }
+        let found = hashing::murmur2_abreast(keys).into_iter().zip(has_key);
+        let longs = found.map(|(hash, has_key)| if has_key { i64::from(hash) } else { 0 });
+        hashes.extend(longs.take(count - first));
+    }
+    Ok(hashes.into())
+}
+
+/// The sum of the hashes of so many rows. Each field is None where the column is missing, an Arrow
+/// array of bytes, or a buffer of its hashes.
+#[pyfunction]
+fn digest_of_rows(
+    py: Python<'_>,
+    fields: Vec<Option<Bound<'_, PyAny>>>,
+    count: usize,
+) -> PyResult<u64> {
+    let exported = fields.iter().map(|field| match field {
+        None => Ok(Source::Missing),
+        Some(field) => match field.cast::<PyTuple>() {
+            Ok(array) => Exported::of(array).map(Source::Binary),
+            Err(_) => PyUntypedBuffer::get(field).map(Source::Hashes),
+        },
+    });
+    let exported = exported.collect::<PyResult<Vec<_>>>()?;
+    let columns = exported.iter().map(|field| {
+        Ok(match field {
+            Source::Missing => digest::Field::Missing,
+            Source::Binary(array) => digest::Field::Binary(array.column(py)?),
+            Source::Hashes(buffer) => digest::Field::Hashes(held(buffer, py)?),
+        })
+    });
+    let columns = columns.collect::<PyResult<Vec<_>>>()?;
+    digest::digest(&columns, count).ok_or_else(|| failure(encode::Failed::Input))
+}
+
+/// What is held of a field of a digest.
+enum Source {
+    Missing,
+    Binary(Exported),
+    Hashes(PyUntypedBuffer),
+}
+
+/// CRC-32C without the processor's instruction, for tests: most machines never come here otherwise.
+#[pyfunction]
+fn crc32c_by_table(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let buffer = PyUntypedBuffer::get(data)?;
+    Ok(checksum::by_table(held(&buffer, py)?))
 }
 
 #[pymodule(gil_used = true)]
@@ -353,6 +421,9 @@ fn ottla_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RecordWalk>()?;
     module.add_class::<Chunk>()?;
     module.add_function(wrap_pyfunction!(holds, module)?)?;
+    module.add_function(wrap_pyfunction!(usual_batch, module)?)?;
+    module.add_function(wrap_pyfunction!(digest_of_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(crc32c_by_table, module)?)?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
     module.add_function(wrap_pyfunction!(encode_records, module)?)?;
     module.add_function(wrap_pyfunction!(encode_headers, module)?)?;

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.testing.cluster import ProcessCluster
-from tests.support.console.browser import WIDE, Complaints, find_browser, launch
+from ottla.testing.peers import find_browser, peers_required
+from tests.support.console.browser import WIDE, Complaints, launch
 from tests.support.console.process import running_console
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def browser() -> Iterator[Browser]:
     if executable is None:
         message = "no chromium on PATH: `make peers` installs Debian's where it may"
         # CI always looks: there a missing browser is a failure.
-        (pytest.fail if os.environ.get("OTTLA_REQUIRE_PEERS") else pytest.skip)(message)
+        (pytest.fail if peers_required() else pytest.skip)(message)
     with sync_playwright() as playwright:
         browser = launch(playwright, executable)
         yield browser

@@ -7,7 +7,7 @@ import json
 import shutil
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.pipelines import SpecError, parse_pipeline, run_pipeline
@@ -130,6 +130,19 @@ def test_an_older_checkpoint_is_refused_or_what_came_after_it_is_set_aside(desk)
         f"{desk.folder}/a/_set_aside"
     ]
     assert {path.name[0] for path in aside} == {"b", "c"}
+
+    # What the topic has not any more stays where it is.
+    shutil.rmtree(desk.folder / "checkpoints")
+    shutil.copytree(desk.folder / "backup", desk.folder / "checkpoints")
+    admin = AdminClient({"bootstrap.servers": desk.servers})
+    for done in admin.delete_records([TopicPartition("older", 1, 160)]).values():
+        done.result(30)
+    assert desk.refused(job, adopt=["a"]) == [
+        "p.yaml: job a: --adopt a would hide rows that only /a has: older-1 has not the 10 from "
+        "offset 150 to 159 any more. Put the newer checkpoint back, or --reset a and name another "
+        "'path'"
+    ]
+    assert desk.offsets("a") == places(520)
 
 
 def test_a_changed_query_goes_on_when_it_is_adopted(desk):

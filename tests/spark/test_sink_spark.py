@@ -280,6 +280,40 @@ def test_tasks_that_are_cut_in_another_way_are_refused(
     assert sorted(found) == VALUES[:100]
 
 
+def test_rows_that_are_cut_short_are_not_taken_for_all(spark, ottla_processes, tmp_path):
+    """What a task reads fails after some rows: Spark closes the sink's input, which looks like its
+    end. The next attempt has more rows, and writes them all."""
+    topics, broken = Topics(ottla_processes.bootstrap_servers), tmp_path / "broken"
+    name, marker = topics.create(1), str(broken)
+    broken.touch()
+
+    def pass_on(batches):
+        import os
+
+        for number, batch in enumerate(batches):
+            # By then rows are on their way to the sink: they are more than the buffers take.
+            if number == 3 and os.path.exists(marker):
+                raise RuntimeError("what is read fails")
+            yield batch
+
+    rows = spark.range(0, 100, 1, 1).selectExpr("repeat(CAST(id AS STRING), 100000) AS value")
+    writer = rows.mapInArrow(pass_on, "value STRING").write.format("ottla").mode("append")
+    once = {"deliveryGuarantee": "exactly_once", "txnAppId": name, "txnVersion": "1"}
+    writer = writer.options(**{"kafka.bootstrap.servers": topics.servers, "topic": name}, **once)
+    conf, before = "spark.sql.execution.arrow.maxRecordsPerBatch", "10000"
+    spark.conf.set(conf, "10")
+    try:
+        with pytest.raises(Exception, match="what is read fails"):
+            writer.save()
+        broken.unlink()
+        writer.save()
+    finally:
+        spark.conf.set(conf, before)
+    found = spark.read.format("ottla").options(subscribe=name)
+    found = found.options(**{"kafka.bootstrap.servers": topics.servers}).load()
+    assert found.selectExpr("count(*)", "count(DISTINCT value)").first()[:] == (100, 100)
+
+
 @pytest.mark.parametrize(
     ("column", "options", "words"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from ottla.pipelines.topics import with_admin
 from ottla.spark.errors import SourceError
 from ottla.spark.sink import targets, task_writer
 from ottla.spark.sink.work import Work
-from ottla.testing.cluster import Cluster
+from tests.support.spark.judged import judged_cluster
 from tests.support.spark.topics import WAIT_S, Topics, rows
 
 HUNDRED = [b"%03d" % number for number in range(100)]
@@ -29,12 +28,10 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 _queries = itertools.count()
 
 
-@pytest.fixture(scope="module", params=["ottla", "kafka-4.1"])
+@pytest.fixture(scope="module", params=["judged", "kafka-4.1"])
 def topics(request):
-    if os.environ.get("OTTLA_JUDGED", "ottla") != "ottla":
-        yield Topics(request.getfixturevalue("ottla_processes").bootstrap_servers)
-    elif request.param == "ottla":
-        with Cluster(brokers=3) as running:
+    if request.param == "judged":
+        with judged_cluster(brokers=3) as running:
             yield Topics(running.bootstrap_servers)
     else:
         yield Topics(request.getfixturevalue("kraft").bootstrap_servers)
@@ -497,7 +494,7 @@ def test_a_topic_that_brokers_would_not_make_so(topics, client, query):
 
 def test_brokers_that_make_no_topics_by_themselves(query, monkeypatch):
     monkeypatch.setattr(targets, "_PATIENCE_MS", 300)
-    with Cluster(brokers=1, overrides={"auto.create.topics.enable": False}) as cluster:
+    with judged_cluster(overrides={"auto.create.topics.enable": "false"}) as cluster:
         topics = Topics(cluster.bootstrap_servers)
         client = topics.client()
         name = f"{query}-nowhere"

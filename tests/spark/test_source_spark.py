@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
-from ottla.spark.launch.session import ARROW_OPTIONS
+from ottla.spark.launch.session import ARROW_BATCH_BYTES, ARROW_OPTIONS
 from tests.support.spark.topics import WAIT_S, Topics
 
 pytestmark = pytest.mark.spark
@@ -262,3 +262,19 @@ def test_workers_import_the_installed_pyspark_and_not_an_archive(spark):
 def test_arrow_does_not_check_each_field_that_is_read(spark):
     name, _, value = ARROW_OPTIONS.removeprefix("-D").partition("=")
     assert spark.sparkContext._jvm.System.getProperty(name) == value
+
+
+def test_large_rows_come_to_a_worker_a_few_megabytes_at_a_time(spark):
+    row_bytes = 40_000
+
+    def sizes(batches):
+        import pyarrow as pa
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"bytes": [batch.nbytes]})
+
+    # One task with 12 MB: less than Spark's own limit.
+    rows = spark.range(0, 300, 1, 1).selectExpr(f"repeat('x', {row_bytes}) AS value")
+    found = [row[0] for row in rows.mapInArrow(sizes, "bytes BIGINT").collect()]
+    assert sum(found) >= 300 * row_bytes
+    assert max(found) < ARROW_BATCH_BYTES + 2 * row_bytes

@@ -13,6 +13,7 @@ from ottla.spark.source.range_reader import RangeReader
 from ottla.spark.source.readers import BatchReader
 from ottla.spark.source.stream import StreamPlanner
 from ottla.testing.cluster import Cluster, free_ports
+from tests.support.spark.judged import JUDGED, judged_cluster
 from tests.support.spark.topics import Topics, read_ranges
 
 HUNDRED = [b"%03d" % number for number in range(100)]
@@ -20,13 +21,13 @@ HUNDRED = [b"%03d" % number for number in range(100)]
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster(brokers=3) as running:
+    with judged_cluster(brokers=3) as running:
         yield running
 
 
-@pytest.fixture(scope="module", params=["ottla", "kafka-4.1"])
+@pytest.fixture(scope="module", params=["judged", "kafka-4.1"])
 def topics(request):
-    running = request.getfixturevalue("cluster" if request.param == "ottla" else "kraft")
+    running = request.getfixturevalue("cluster" if request.param == "judged" else "kraft")
     return Topics(running.bootstrap_servers)
 
 
@@ -187,6 +188,40 @@ def test_what_comes_later_is_not_available_now(topics, streams):
     assert stream.latest(end, None, None) == end
 
 
+@pytest.mark.parametrize(
+    "starting",
+    [
+        {"startingOffsets": "latest"},
+        {"startingOffsets": '{{"{name}":{{"0":-1}}}}'},
+        {"startingTimestamp": "9999999999999", "startingOffsetsByTimestampStrategy": "latest"},
+    ],
+)
+def test_a_first_batch_that_runs_again_leaves_nothing_out(topics, streams, starting):
+    """Spark forgets where the query began when it ends before its first commit."""
+    name = topics.create()
+    options = {key: value.format(name=name) for key, value in starting.items()}
+    topics.fill(name, HUNDRED[:10], partition=0)
+    stream = streams(subscribe=name, **options)
+    begun = stream.initial()
+    topics.fill(name, HUNDRED[10:30], partition=0)
+    written_down = stream.latest(begun, None, None)
+    assert stream.ranges(begun, written_down) == []
+
+    topics.fill(name, HUNDRED[30:40], partition=0)
+    again = streams(subscribe=name, **options)
+    assert again.ranges(again.initial(), written_down) == []
+    end = again.latest(written_down, None, None)
+    assert [(r.start, r.end) for r in again.ranges(written_down, end)] == [(10, 40)]
+
+    # Before Spark 4.2, which does not say where it is.
+    older = streams(subscribe=name, **options)
+    begun = older.initial()
+    topics.fill(name, HUNDRED[40:50], partition=0)
+    assert older.newest() == begun and older.newest() != begun
+    older_again = streams(subscribe=name, **options)
+    older_again.check_continues(older_again.initial(), begun)
+
+
 def test_an_idle_stream_is_quiet(topics, streams):
     name = topics.create(partitions=6)
     stream = streams(subscribe=name)
@@ -232,7 +267,7 @@ def test_a_topic_made_again_under_a_task(topics):
     client.close()
 
 
-def test_losses_inside_a_task_that_are_allowed(topics, monkeypatch):
+def test_losses_inside_a_task_that_are_allowed(topics, monkeypatch, request):
     monkeypatch.setattr("ottla.spark.kafka._FRESH_TOPIC_MS", 400)
     name = topics.create()
     topics.fill(name, HUNDRED, partition=0, **{"batch.size": 100})
@@ -254,7 +289,12 @@ def test_losses_inside_a_task_that_are_allowed(topics, monkeypatch):
     topics.fill(name, HUNDRED, partition=0)
     with pytest.raises(TopicRecreated, match="made again while it was being read"):
         list(strict)
-    assert read_again + sum(batch.num_rows for batch in restarts) < 100
+    if JUDGED == "kafka-2.8.2" and "judged" in request.node.callspec.id:
+        # Asked by name it answers for the new topic: what has been read cannot be right.
+        with pytest.raises(TopicRecreated, match="may have been read instead"):
+            list(restarts)
+    else:
+        assert read_again + sum(batch.num_rows for batch in restarts) < 100
     client.close()
 
 
@@ -309,7 +349,14 @@ def test_the_last_topic_is_deleted_and_comes_back(topics, streams, monkeypatch):
     assert [(r.start, r.end) for r in stream.ranges(nothing, found)] == [(0, 3)]
 
 
+@pytest.mark.skipif(JUDGED == "kafka-4.1", reason="one node: no leader can move")
 def test_leaders_that_move_in_the_middle_of_a_task(cluster):
+    is_ottla = isinstance(cluster, Cluster)
+    stop, start = (
+        (cluster.stop_broker, cluster.start_broker)
+        if is_ottla
+        else (cluster.shut_down, cluster.restart)
+    )
     topics = Topics(cluster.bootstrap_servers)
     name = topics.create(partitions=3, replicas=3)
     values = [b"%06d" % number for number in range(3_000)]
@@ -318,17 +365,19 @@ def test_leaders_that_move_in_the_middle_of_a_task(cluster):
     client = topics.client()
     readers = [RangeReader(client, one, options).batches() for one in topics.ranges(options)]
     found = [next(reader)["value"].to_pylist() for reader in readers]
-    cluster.stop_broker(1)
+    stop(1)
     try:
         found += [b["value"].to_pylist() for reader in readers for b in reader]
     finally:
-        cluster.start_broker(1)
+        start(1)
         client.close()
     assert sorted(value for part in found for value in part) == values
 
 
 def test_a_connection_that_was_idle_for_too_long():
-    with Cluster(brokers=1, overrides={"connections.max.idle.ms": "300"}) as cluster:
+    # A client of others needs more than that for its first words with a JVM that has just begun.
+    idle_ms = 300 if JUDGED == "ottla" else 5_000
+    with judged_cluster(overrides={"connections.max.idle.ms": str(idle_ms)}) as cluster:
         topics = Topics(cluster.bootstrap_servers)
         name = topics.create()
         topics.fill(name, HUNDRED, partition=0, **{"batch.size": 100})

@@ -20,9 +20,9 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 TRANSACTIONS = [(True, 3), (False, 3), (False, 2), (True, 1), (False, 2)]
 
 
-@pytest.fixture(scope="module", params=["ottla", "kafka-4.1"])
+@pytest.fixture(scope="module", params=["judged", "kafka-4.1"])
 def topics(request):
-    running = request.getfixturevalue("ottla_processes" if request.param == "ottla" else "kraft")
+    running = request.getfixturevalue("ottla_processes" if request.param == "judged" else "kraft")
     return Topics(running.bootstrap_servers)
 
 

@@ -8,7 +8,7 @@ source distribution whose tests are unpacked, `<set>/go.mod` pins a Go module wh
 compiled or, with a `main.go` beside it, what that program needs. Each tool runs with the machine's
 own settings. A set that is already there is reused until its description changes. Without the tool
 this says so and ends well: the tests that need the set are skipped. `OTTLA_REQUIRE_PEERS=1` makes a
-missing set a failure; CI sets it.
+missing set a failure; CI sets it. The set `browser` is Debian's Chromium (browser.py).
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from browser import fetch_browser
+
 from ottla.testing.peers import STAMP, cache_folder, peer_folder, peers_required
 
 HERE = Path(__file__).parent
+BROWSER = "browser"
 LOG_SETTINGS = HERE / "log4j.properties"
 GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 GO_PACKAGES = {"franz-go": "github.com/twmb/franz-go/pkg/kgo"}
@@ -230,12 +233,20 @@ def _replace(peers: PeerSet, stamp: str, tool: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     known = known_sets()
-    names = list(arguments) or list(known)
-    unknown = [name for name in names if name not in known]
+    names = list(arguments) or [BROWSER, *known]
+    unknown = [name for name in names if name not in (BROWSER, *known)]
     if unknown:
-        print(f"peers: unknown set {unknown[0]}; known: {', '.join(known)}", file=sys.stderr)
+        print(
+            f"peers: unknown set {unknown[0]}; known: {', '.join((BROWSER, *known))}",
+            file=sys.stderr,
+        )
         return 2
     missing = 0
+    if BROWSER in names:
+        names.remove(BROWSER)
+        outcome = fetch_browser()
+        print(f"peers: {BROWSER}: {outcome}", flush=True)
+        missing += outcome.startswith(("skipped", "failed"))
     for name in names:
         print(f"peers: {name}: ", end="", flush=True)
         try:

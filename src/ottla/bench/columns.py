@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ottla.bench.table import Row
 from ottla.bench.validation import beside_pure_python
+from ottla.spark.sink.digest import digest_of
 from ottla.spark.sink.partitioner import partitions_of
 from ottla.wire import columnar, columnar_encode, native
 from ottla.wire.records import iter_batches
@@ -54,6 +55,8 @@ def rows() -> list[Row]:
         found.append(_encoding(work, table))
     for work, column in (("of one length or two", keys), ("of 3 to 39 B", pa.array(names))):
         found.append(_partitioning(work, column))
+    for work, values in (("100 B each", same), ("JSON of 80 to 400 B", json_values)):
+        found.append(_digesting(work, keys, values))
     return [*found, _hashing(long_keys)]
 
 
@@ -111,6 +114,12 @@ def _encoding(work: str, table: columnar_encode.Rows) -> Row:
 
 def _partitioning(work: str, keys: pa.Array) -> Row:
     return _row(f"keys to partitions: {work}", lambda: partitions_of(keys, len(keys), 7, 0))
+
+
+def _digesting(work: str, keys: pa.Array, values: list[bytes]) -> Row:
+    rows = pa.record_batch({"key": keys, "value": pa.array(values, pa.binary())})
+    asked = {"with_topic": False, "with_timestamp": False}
+    return _row(f"digest of rows: {work}", lambda: digest_of(rows, **asked))
 
 
 def _hashing(keys: pa.Array) -> Row:

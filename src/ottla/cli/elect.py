@@ -89,7 +89,11 @@ def command(
 
 def parse_partitions(text: str) -> list[TopicPartition]:
     """LeaderElectionCommand.parseReplicaElectionData."""
-    from ottla.cli.reassign.plan import ReassignmentError, duplicates, parse_partition_list
+    from ottla.client.admin.reassignment_plan import (
+        ReassignmentError,
+        duplicates,
+        parse_partition_list,
+    )
 
     try:
         found = parse_partition_list(text)

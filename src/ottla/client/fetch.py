@@ -147,6 +147,16 @@ async def _list_offsets_of(
     }
 
 
+class FetchedData(NamedTuple):
+    """What a leader has from a position on: batches as they are stored, and how far it may be
+    read. `aborted` are the transactions whose records read_committed passes over."""
+
+    partition: TopicPartition
+    records: Any
+    end: int
+    aborted: Sequence[tuple[int, int]] = ()  # producer id, first offset
+
+
 class RecordReader:
     """`positions` are the offsets to read next and move as records are handed out."""
 
@@ -156,15 +166,32 @@ class RecordReader:
         positions: Mapping[TopicPartition, int],
         *,
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        max_bytes: int = MAX_BYTES,
+        partition_bytes: int = MAX_PARTITION_BYTES,
+        committed_only: bool = False,
     ) -> None:
         self._cluster = cluster
         self.positions = dict(positions)
         self._timeout_ms = timeout_ms
+        self._max_bytes = max_bytes
+        self._partition_bytes = partition_bytes
+        self._committed_only = committed_only
         self._moved: set[TopicPartition] = set()
         self._unreachable: dict[int, float] = {}
 
     async def poll(self, *, max_wait_ms: int = MAX_WAIT_MS) -> list[FetchedRecord]:
-        """What one round of fetches brings; empty where nothing came within `max_wait_ms`."""
+        """What one round of fetches brings; empty where nothing came within `max_wait_ms`. Records
+        of aborted transactions are among them, whatever `committed_only` says."""
+        data = await self.fetch(max_wait_ms=max_wait_ms)
+        return [
+            record
+            for part in data
+            if part.records
+            for record in self._records(part.partition, part.records)
+        ]
+
+    async def fetch(self, *, max_wait_ms: int = MAX_WAIT_MS) -> list[FetchedData]:
+        """One round of fetches, undecoded: moving `positions` on is the caller's part."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in self.positions:
             leader = await self._cluster.leader_of(
@@ -175,7 +202,7 @@ class RecordReader:
         answers = await asyncio.gather(
             *(self._fetch(leader, group, max_wait_ms) for leader, group in by_leader.items())
         )
-        found = [record for answer in answers for record in self._take(answer)]
+        found = [data for answer in answers for data in self._take(answer)]
         if self._moved:
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
         return found
@@ -202,7 +229,8 @@ class RecordReader:
             replica_id=-1,
             max_wait_ms=max_wait_ms,
             min_bytes=1,
-            max_bytes=MAX_BYTES,
+            max_bytes=self._max_bytes,
+            isolation_level=int(self._committed_only),
             session_epoch=-1,  # no fetch session: every request names all partitions
             topics=[
                 request_class.FetchTopic(
@@ -211,7 +239,7 @@ class RecordReader:
                         request_class.FetchPartition(
                             partition=partition.partition,
                             fetch_offset=self.positions[partition],
-                            partition_max_bytes=MAX_PARTITION_BYTES,
+                            partition_max_bytes=self._partition_bytes,
                         )
                         for partition in partitions
                     ],
@@ -239,7 +267,7 @@ class RecordReader:
         self._unreachable.pop(leader, None)
         return answer
 
-    def _take(self, answer: m.FetchResponse | None) -> list[FetchedRecord]:
+    def _take(self, answer: m.FetchResponse | None) -> list[FetchedData]:
         if answer is None:
             return []
         if answer.error_code:
@@ -250,8 +278,10 @@ class RecordReader:
                 partition = TopicPartition(topic.topic, data.partition_index)
                 if data.error_code:
                     self._meet(partition, data)
-                elif data.records:
-                    found += self._records(partition, data.records)
+                    continue
+                aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]
+                end = data.last_stable_offset if self._committed_only else data.high_watermark
+                found.append(FetchedData(partition, data.records, end, aborted))
         return found
 
     def _meet(self, partition: TopicPartition, data: Any) -> None:

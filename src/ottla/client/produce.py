@@ -60,6 +60,11 @@ class TopicProducer:
         """How many records wait for the next flush."""
         return sum(map(len, self._waiting.values()))
 
+    @property
+    def base_offsets(self) -> dict[TopicPartition, int]:
+        """Where the last batch of each partition was stored."""
+        return self._sender.base_offsets
+
     async def start(self) -> None:
         """Learns the topic's partitions and gets a producer id."""
         answer = await self._cluster.metadata([self._topic], timeout_ms=self._timeout_ms)

@@ -78,6 +78,8 @@ class BatchSender:
         self._transactional_id = transactional_id
         self._sequences: dict[TopicPartition, int] = {}
         self.identity = identity
+        # Where the last batch of each partition begins; -1 where its leader did not say.
+        self.base_offsets: dict[TopicPartition, int] = {}
 
     async def start(self) -> None:
         """Gets a producer id where none was given and batches can have one."""
@@ -143,6 +145,9 @@ class BatchSender:
         except OSError as error:
             text = f"broker {leader} cannot be reached: {error}"
             return dict.fromkeys(batches, KafkaError(ErrorCode.NETWORK_EXCEPTION, text))
+        for topic in answer.responses:
+            for result in topic.partition_responses:
+                self.base_offsets[TopicPartition(topic.name, result.index)] = result.base_offset
         # What an answer does not speak of is not known to be stored.
         text = f"broker {leader} answered without the partition"
         failed = dict.fromkeys(batches, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))

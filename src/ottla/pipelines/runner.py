@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.errors import OttlaError
 from ottla.pipelines import stop_order, topics
-from ottla.pipelines.archive_past import ArchivePast
+from ottla.pipelines.archive_past import ArchivePast, Held
 from ottla.pipelines.checkpoints.judge import Choices
 from ottla.pipelines.checkpoints.keeper import NO_CHOICES, Keeper
 from ottla.pipelines.checks import before_spark, clusters, plans, problems
@@ -108,10 +108,17 @@ class PipelineRun:
         refused = {problem.job for problem in found}
         for job, past in self._archives(keeper):
             words = None if {"", job.name} & refused else past.wrong()
-            if words is not None and not (job.name in self._choices.adopt and past.can_set_aside):
+            if words is not None and job.name in self._choices.adopt and past.can_set_aside:
+                words = past.lost(self._held(job))
+            if words is not None:
                 found.append(Problem(job.name, words))
         problems.raise_for(self.pipeline, found)
         return keeper
+
+    def _held(self, job: Archive) -> Held:
+        """What the topics of a job still have."""
+        servers, kafka = self.pipeline.servers_of(job), self.pipeline.kafka_of(job)
+        return topics.with_admin(servers, kafka, lambda admin: topics.bounds(admin, job.reads()))
 
     def _take_checkpoints(self, keeper: Keeper) -> None:
         pasts = list(self._archives(keeper))

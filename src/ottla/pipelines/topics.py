@@ -129,6 +129,16 @@ async def holds_records(admin: Admin, topic: TopicDescription) -> bool:
     return first != await list_offsets(admin.cluster, partitions, LATEST)
 
 
+async def bounds(admin: Admin, names: Iterable[str]) -> dict[tuple[str, int], tuple[int, int]]:
+    """By topic and partition, the oldest offset that is there and the one after the newest; without
+    topics that are not there."""
+    there = await describe(admin, names)
+    partitions = [TopicPartition(t.name, p.partition) for t in there.values() for p in t.partitions]
+    first = await list_offsets(admin.cluster, partitions, EARLIEST)
+    beyond = await list_offsets(admin.cluster, partitions, LATEST)
+    return {(p.topic, p.partition): (first[p], beyond[p]) for p in partitions}
+
+
 async def require_topics(admin: Admin, names: Iterable[str], where: str) -> None:
     wanted = list(names)
     there = await describe(admin, wanted)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.client.admin.client import Admin
 from ottla.client.admin.types import ElectionType, NewTopic
 from ottla.client.cluster import Cluster, response_error
-from ottla.client.fetch import FetchedRecord, RecordReader
+from ottla.client.fetch import MAX_WAIT_MS, FetchedData, FetchedRecord, RecordReader
 from ottla.client.produce import TopicProducer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.simulation.stage import EXPECTED
@@ -38,14 +38,17 @@ class CheckedReader(RecordReader):
         self._ledger = stage.ledger
         self._name = name
 
-    def _take(self, answer: Any) -> list[FetchedRecord]:
+    def _take(self, answer: Any) -> list[FetchedData]:
         for topic in answer.responses if answer is not None else ():
             for data in topic.partitions:
                 if data.records:
                     tp = TopicPartition(topic.topic, data.partition_index)
                     for header, _ in records.iter_batches(data.records):
                         self._ledger.read(self._name, tp, header.last_offset, data.high_watermark)
-        found = super()._take(answer)
+        return super()._take(answer)
+
+    async def poll(self, *, max_wait_ms: int = MAX_WAIT_MS) -> list[FetchedRecord]:
+        found = await super().poll(max_wait_ms=max_wait_ms)
         for record in found:
             self._ledger.seen(self._name, record.partition, record.offset, record.value or b"")
         return found

@@ -144,6 +144,14 @@ class Bound:
     by_timestamp: bool = False
     latest_without_match: bool = True
 
+    @property
+    def moves_on(self) -> bool:
+        """Whether it is another place when it is asked for later, because records came."""
+        if self.by_timestamp:
+            return self.latest_without_match
+        named = (number for numbers in self.given.values() for number in numbers.values())
+        return LATEST in (self.word, *named)
+
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:

@@ -6,16 +6,19 @@ Nothing here downloads. A caller that finds no jars or no Java gets None and say
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from ottla.spark.launch.java import MINIMUM_JAVA, java, java_home, java_version
 from ottla.spark.launch.launchers import cache_folder
 
 __all__ = [
+    "BROWSERS",
     "MINIMUM_JAVA",
     "REQUIRE_VARIABLE",
     "STAMP",
     "cache_folder",
+    "find_browser",
     "java",
     "java_home",
     "java_version",
@@ -26,6 +29,8 @@ __all__ = [
 
 STAMP = ".stamp"
 REQUIRE_VARIABLE = "OTTLA_REQUIRE_PEERS"
+# Debian's Chromium, and what others call it.
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def peer_folder(name: str) -> Path:
@@ -38,6 +43,10 @@ def peer_jars(name: str) -> list[Path] | None:
     if not (folder / STAMP).is_file():
         return None
     return sorted(folder.glob("*.jar"))
+
+
+def find_browser() -> str | None:
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def peers_required() -> bool:

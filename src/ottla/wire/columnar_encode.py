@@ -273,7 +273,7 @@ def _pack(fields: list[npt.NDArray[np.uint64]], lengths: list[Longs]) -> pa.Arra
 def _put_varints(
     data: Bytes, positions: Longs, values: npt.NDArray[np.uint64], lengths: Longs
 ) -> None:
-    longest = int(lengths.max())
+    longest = int(lengths.max(initial=0))
     rest = values.astype(np.uint64, copy=True)
     for index in range(longest):
         byte = (rest & np.uint64(127)).astype(np.uint8)

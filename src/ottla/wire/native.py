@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 VARIABLE = "OTTLA_NATIVE"
 # The interface of both sides; raised with every change of it.
-FORM = 2
+FORM = 3
 # How many times as many records native code looks at in the same time, or more.
 _PACE = 20
 

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Playwright
 
-# Debian's, and what others call it.
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # A container has no namespaces for the sandbox and little shared memory.
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 WIDE = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 _SERIOUS = ("serious", "critical")
-
-
-def find_browser() -> str | None:
-    return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 def launch(playwright: Playwright, executable: str) -> Browser:

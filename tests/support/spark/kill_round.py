@@ -26,7 +26,8 @@ BROKERS = 3
 PARTITIONS = 3
 # At least: records come until the last kill is done, so that every kill meets work.
 RECORDS = 8_000
-RECORDS_PER_SECOND = 600
+# Not more than the stream can follow: the rest would be read to its end after the last kill.
+RECORDS_PER_SECOND = 150
 KEYS = 997
 PADDING = 80
 # The shortest session that the store grants: two of its ticks.
@@ -52,6 +53,26 @@ class Load:
 LOAD = Load()
 # Tasks of several seconds whose transactions may be open for three: more than one each.
 SLOW = Load(records=1_500, per_second=60, padding=20_000, row_ms=20, transaction_timeout_ms=3_000)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Who is killed, and over what work."""
+
+    name: str
+    kills: Sequence[str] = KILLS
+    load: Load = LOAD
+
+
+PLAIN = Case("kills")
+# The rounds of the campaign, again and again.
+CASES = (
+    PLAIN,
+    Case("older checkpoint", KILLS_AND_CHECKPOINT),
+    Case("slow rows", load=SLOW),
+    PLAIN,
+    PLAIN,
+)
 
 
 class Numbers:
@@ -173,6 +194,10 @@ class Verdict:
     def is_exactly_once(self) -> bool:
         return not (self.missing or self.twice or self.strangers)
 
+    @property
+    def is_at_least_once(self) -> bool:
+        return not (self.missing or self.strangers)
+
     def __str__(self) -> str:
         return f"{len(self.missing)} missing, {len(self.twice)} more than once" + (
             f", {len(self.strangers)} strangers" if self.strangers else ""
@@ -184,21 +209,40 @@ class Round:
     """What happened, and what was found."""
 
     seed: int
+    case: str = ""
     kills: list[str] = field(default_factory=list)
     lost_tasks: int = 0
     failed_queries: int = 0
     records: int = 0
     seconds: float = 0.0
-    topic: Verdict = field(default_factory=lambda: Verdict.of((), 0))
-    archive: Verdict = field(default_factory=lambda: Verdict.of((), 0))
+    # Of the topic and of the archive; none where the round was not finished.
+    verdicts: tuple[Verdict, ...] = ()
+    trouble: str = "not judged"
 
-    HEAD = ("seed", "kills, after records", "tasks lost", "queries lost", "records", "s", "found")
+    HEAD = (
+        *("seed", "round", "kills, after records", "tasks lost", "queries lost"),
+        *("records", "s", "found"),
+    )
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return bool(self.verdicts) and all(v.is_exactly_once for v in self.verdicts)
+
+    @property
+    def is_at_least_once(self) -> bool:
+        return bool(self.verdicts) and all(v.is_at_least_once for v in self.verdicts)
+
+    @property
+    def found(self) -> str:
+        if not self.verdicts:
+            return self.trouble
+        if self.is_exactly_once:
+            return "all once"
+        return "topic: {}; archive: {}".format(*self.verdicts)
 
     def row(self) -> tuple[object, ...]:
-        found = "all once" if self.topic.is_exactly_once and self.archive.is_exactly_once else ""
-        found = found or f"topic: {self.topic}; archive: {self.archive}"
         numbers = (self.lost_tasks, self.failed_queries, self.records, round(self.seconds))
-        return (self.seed, ", ".join(self.kills), *numbers, found)
+        return (self.seed, self.case, ", ".join(self.kills), *numbers, self.found)
 
 
 class Killer:
@@ -308,13 +352,12 @@ def run_round(
     seed: int,
     folder: Path,
     guarantee: str = "exactly_once",
-    kills: Sequence[str] = KILLS,
-    load: Load = LOAD,
+    case: Case = PLAIN,
 ) -> Round:
     """The folder keeps logs, checkpoints and archive for those who ask why it failed."""
     folder.mkdir(parents=True)
-    print(f"seed {seed}, {guarantee}, all files in {folder}", flush=True)
-    done = Round(seed)
+    print(f"seed {seed}, {case.name}, {guarantee}, all files in {folder}", flush=True)
+    done, load = Round(seed, case.name), case.load
     began = time.monotonic()
     with ProcessCluster(brokers=BROKERS, overrides=OVERRIDES, data=folder / "cluster") as cluster:
         servers = cluster.bootstrap_servers
@@ -334,7 +377,7 @@ def run_round(
         try:
             with Driver(settings) as driver:
                 Killer(cluster, driver, follower, done).run(
-                    random.Random(seed), kills, load.records
+                    random.Random(seed), case.kills, load.records
                 )
                 numbers.finish()
                 driver.finish()
@@ -343,8 +386,9 @@ def run_round(
         finally:
             numbers.stop()
             follower.close()
-        done.topic = Verdict.of(numbers_in_topic(servers), numbers.total)
-    done.archive = Verdict.of(numbers_in_archive(settings.archive), numbers.total)
+        in_topic = Verdict.of(numbers_in_topic(servers), numbers.total)
+    in_archive = Verdict.of(numbers_in_archive(settings.archive), numbers.total)
+    done.verdicts = (in_topic, in_archive)
     done.records = numbers.total
     done.seconds = time.monotonic() - began
     print(f"  {done.row()}", flush=True)

@@ -15,7 +15,7 @@ def test_every_row_is_measured(form: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(columns, "LONG_KEY_BYTES", 1000)
     with in_force(form):
         rows = columns.rows()
-    assert len(rows) == 9
+    assert len(rows) == 11
     for row in rows:
         assert row.ours > 0 and row.unit in ("ns", "MB/s")
         assert (row.peer is None) == (form == "python")

@@ -30,7 +30,8 @@ def parse_since(text: str, now_ms: int) -> int:
         parts = _PART.findall(text)
         return max(now_ms - round(sum(float(n) * _UNITS_MS[unit] for n, unit in parts)), 0)
     if text[:1] in ("P", "p"):
-        from ottla.cli.groups.reset import ResetFailed, parse_duration
+        from ottla.cli.groups.reset import parse_duration
+        from ottla.client.groups.resets import ResetFailed
 
         try:
             return max(now_ms - parse_duration(text), 0)

@@ -9,10 +9,11 @@ import click
 
 from ottla.cli.groups import output
 from ottla.cli.groups.output import OffsetRow
-from ottla.cli.groups.reset import Range, Reset, Scenario, parse_topics, read_plan, shifted, within
+from ottla.cli.groups.reset import Reset, parse_topics, read_plan
 from ottla.cli.options import print_json
 from ottla.client.admin.groups import GroupAdmin, GroupDescription, GroupListing
-from ottla.client.fetch import EARLIEST, LATEST, list_offsets, try_list_offsets
+from ottla.client.admin.resets import Plan, ResetPlanner
+from ottla.client.fetch import LATEST, try_list_offsets
 from ottla.client.groups.protocol import CONSUMER
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.types import TopicPartition
@@ -20,7 +21,6 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from ottla.client.admin.client import Admin
 
-Plan = dict[TopicPartition, int]
 _DEAD = "Dead"
 _EMPTY = "Empty"
 _REBALANCING = ("PreparingRebalance", "CompletingRebalance")
@@ -171,6 +171,7 @@ class Groups:
     ) -> dict[str, Plan]:
         """What to commit for each group; groups with members are left alone, and reported."""
         plans: dict[str, Plan] = {}
+        planner = ResetPlanner(self._admin.cluster, timeout_ms=self._timeout_ms)
         file_plans = {}
         if reset.file:
             file_plans = read_plan(reset.file, group_ids, names_groups=reset.names_groups)
@@ -185,12 +186,20 @@ class Groups:
             committed = await self._groups.committed_offsets(group_id)
             if reset.file is not None:
                 if group_id in file_plans:
-                    plans[group_id] = await self._in_range(file_plans[group_id])
+                    plans[group_id] = await planner.in_range(file_plans[group_id])
                 else:
                     self._failures.append(f"No reset plan for group {group_id} found")
                 continue
             partitions = list(committed) if topics is None else await self._partitions(topics)
-            plans[group_id] = await self._plan(partitions, committed, reset)
+            plans[group_id] = await planner.plan(
+                partitions,
+                committed,
+                reset.scenario,
+                number=reset.number,
+                timestamp_ms=reset.timestamp_ms,
+            )
+        for warning in planner.warnings:
+            click.echo(f"WARN {warning}", err=True)
         return plans
 
     async def execute_reset(self, plans: Mapping[str, Plan]) -> None:
@@ -227,42 +236,6 @@ class Groups:
                 raise found
             named += [TopicPartition(name, p.partition) for p in found.partitions]
         return list(dict.fromkeys(named))
-
-    async def _plan(
-        self,
-        partitions: list[TopicPartition],
-        committed: Mapping[TopicPartition, int],
-        reset: Reset,
-    ) -> Plan:
-        match reset.scenario:
-            case Scenario.TO_EARLIEST:
-                return await self._at(partitions, EARLIEST)
-            case Scenario.TO_LATEST:
-                return await self._at(partitions, LATEST)
-            case Scenario.TO_OFFSET:
-                return await self._in_range(dict.fromkeys(partitions, reset.number))
-            case Scenario.SHIFT_BY:
-                return await self._in_range(shifted(partitions, committed, reset.number))
-            case Scenario.TO_CURRENT:
-                found = {tp: committed.get(tp, -1) for tp in partitions}
-            case _:
-                found = await self._at(partitions, reset.timestamp_ms)
-        # Nothing committed, or no record that young: the end.
-        ends = await self._at([tp for tp, offset in found.items() if offset < 0], LATEST)
-        return found | ends
-
-    async def _at(self, partitions: Sequence[TopicPartition], timestamp: int) -> Plan:
-        return await list_offsets(
-            self._admin.cluster, partitions, timestamp, timeout_ms=self._timeout_ms
-        )
-
-    async def _in_range(self, wanted: Plan) -> Plan:
-        starts = await self._at(list(wanted), EARLIEST)
-        ends = await self._at(list(wanted), LATEST)
-        plan, warnings = within(wanted, {tp: Range(starts[tp], ends[tp]) for tp in wanted})
-        for warning in warnings:
-            click.echo(f"WARN {warning}", err=True)
-        return plan
 
 
 def _described_lines(

@@ -192,7 +192,8 @@ def check(given: Arguments) -> Reset | None:
 
 
 def _check_reset(given: Arguments, selected: bool) -> Reset:
-    from ottla.cli.groups.reset import Reset, Scenario, parse_datetime, parse_duration
+    from ottla.cli.groups.reset import Reset, parse_datetime, parse_duration
+    from ottla.client.groups.resets import Scenario
     from ottla.runtime import system_runtime
 
     _refuse_if(

@@ -1,35 +1,17 @@
-"""Which offsets `ottla groups --reset-offsets` sets: the scenarios of KIP-122."""
+"""What `ottla groups --reset-offsets` is given: topics, times, files."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 from ottla.cli.options import read_text_file
-from ottla.errors import OttlaError
+from ottla.client.groups.resets import ResetFailed, Scenario
 from ottla.types import TopicPartition
-
-
-class ResetFailed(OttlaError):
-    """A reset that cannot be planned, with Kafka's text."""
-
-
-class Scenario(Enum):
-    """In the order in which Kafka's tool looks for two of them at once."""
-
-    TO_OFFSET = "to-offset"
-    TO_DATETIME = "to-datetime"
-    BY_DURATION = "by-duration"
-    TO_EARLIEST = "to-earliest"
-    TO_LATEST = "to-latest"
-    TO_CURRENT = "to-current"
-    SHIFT_BY = "shift-by"
-    FROM_FILE = "from-file"
 
 
 class Reset(NamedTuple):
@@ -39,13 +21,6 @@ class Reset(NamedTuple):
     file: Path | None = None
     # Lines of CSV begin with the group, unless just one was named.
     names_groups: bool = False
-
-
-class Range(NamedTuple):
-    """The offsets that a log holds."""
-
-    start: int
-    end: int
 
 
 def parse_topics(topics: Iterable[str]) -> tuple[list[TopicPartition], list[str]]:
@@ -129,34 +104,3 @@ def read_plan(
             raise ResetFailed(f"{path}, line {number}: Invalid negative offset")
         plans.setdefault(group[0] if group else group_ids[0], {})[partition] = wanted
     return {group_id: plans[group_id] for group_id in group_ids if group_id in plans}
-
-
-def shifted(
-    partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, int], by: int
-) -> dict[TopicPartition, int]:
-    wanted = {}
-    for partition in partitions:
-        if partition not in committed:
-            raise ResetFailed(
-                f"Cannot shift offset for partition {partition} since there is no current "
-                "committed offset"
-            )
-        wanted[partition] = committed[partition] + by
-    return wanted
-
-
-def within(
-    wanted: Mapping[TopicPartition, int], ranges: Mapping[TopicPartition, Range]
-) -> tuple[dict[TopicPartition, int], list[str]]:
-    """The offsets moved into what each log holds, and a warning for each that was moved."""
-    plan, warnings = {}, []
-    for partition, offset in wanted.items():
-        start, end = ranges[partition]
-        plan[partition] = min(max(offset, start), end)
-        if offset != plan[partition]:
-            than = "higher than latest" if offset > end else "lower than earliest"
-            warnings.append(
-                f"New offset ({offset}) is {than} offset for topic partition {partition}. "
-                f"Value will be set to {plan[partition]}"
-            )
-    return plan, warnings

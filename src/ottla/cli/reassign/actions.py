@@ -10,35 +10,22 @@ import click
 
 from ottla.cli.options import print_json, read_text_file
 from ottla.cli.reassign import log_dir_moves
-from ottla.cli.reassign import plan as reassign_plan
 from ottla.cli.reassign.log_dir_moves import ReassignmentFailed
-from ottla.cli.reassign.plan import ReassignmentError, plural
+from ottla.client.admin import reassignment
+from ottla.client.admin import reassignment_plan as reassign_plan
 from ottla.client.admin.client import Admin
+from ottla.client.admin.reassignment_plan import plural
 from ottla.client.admin.types import (
-    ConfigEdit,
-    ConfigResource,
     Reassignment,
-    raise_first_error,
 )
-from ottla.config.resources import ConfigOperation
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import system_runtime
-from ottla.topics.assignment import (
-    BrokerMetadata,
-    RackAwareMode,
-    assign_replicas,
-    select_brokers,
-)
+from ottla.topics.assignment import BrokerMetadata
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.cli.reassign.options import ReassignOptions
 
-_LEADER_RATE = "leader.replication.throttled.rate"
-_FOLLOWER_RATE = "follower.replication.throttled.rate"
-_LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-_LEADER_REPLICAS = "leader.replication.throttled.replicas"
-_FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 _EXISTING = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to "
     "override this and create a new partition assignment in addition to the existing one. The "
@@ -60,17 +47,16 @@ async def generate(admin: Admin, options: ReassignOptions) -> None:
     topics = reassign_plan.parse_topics_to_move(
         read_text_file(options.topics_to_move_json_file or Path())
     )
-    present = await _replicas_of(admin, topics)
+    present = await reassignment.replicas_of(admin, topics)
     alive = [BrokerMetadata(n.id, n.rack) for n in (await admin.describe_cluster()).nodes]
-    mode = RackAwareMode.DISABLED if options.disable_rack_aware else RackAwareMode.ENFORCED
-    chosen = select_brokers(alive, mode, brokers)
-    random = system_runtime().random
-    proposed: dict[TopicPartition, list[int]] = {}
-    for topic in topics:
-        own = {tp: replicas for tp, replicas in present.items() if tp.topic == topic}
-        factor = len(own[min(own)]) if own else 0
-        placed = assign_replicas(chosen, len(own), factor, random=random)
-        proposed |= {TopicPartition(topic, p): replicas for p, replicas in placed.items()}
+    proposed = reassignment.propose(
+        present,
+        topics,
+        alive,
+        brokers,
+        rack_aware=not options.disable_rack_aware,
+        random=system_runtime().random,
+    )
     if options.is_json:
         print_json(
             {
@@ -83,15 +69,6 @@ async def generate(admin: Admin, options: ReassignOptions) -> None:
     click.echo(f"Proposed partition reassignment configuration\n{reassign_plan.to_json(proposed)}")
 
 
-async def _replicas_of(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
-    described = raise_first_error(await admin.describe_topics(dict.fromkeys(topics)))
-    return {
-        TopicPartition(name, partition.partition): partition.replicas
-        for name, topic in described.items()
-        for partition in topic.partitions
-    }
-
-
 async def execute(admin: Admin, options: ReassignOptions) -> None:
     plan = _read_plan(options.reassignment_json_file)
     reassign_plan.check_executable(plan)
@@ -99,8 +76,8 @@ async def execute(admin: Admin, options: ReassignOptions) -> None:
     under_way = await admin.list_reassignments()
     if under_way and not options.additional:
         raise ReassignmentFailed(_EXISTING)
-    await _check_brokers(admin, targets.values())
-    all_replicas = await _replicas_of(admin, (tp.topic for tp in targets))
+    await reassignment.check_brokers(admin, targets.values())
+    all_replicas = await reassignment.replicas_of(admin, (tp.topic for tp in targets))
     present = {tp: replicas for tp, replicas in all_replicas.items() if tp in targets}
     if not options.is_json:
         click.echo("Current partition replica assignment\n")
@@ -127,13 +104,6 @@ async def execute(admin: Admin, options: ReassignOptions) -> None:
         )
 
 
-async def _check_brokers(admin: Admin, targets: Iterable[Sequence[int]]) -> None:
-    alive = {node.id for node in (await admin.describe_cluster()).nodes}
-    for broker in (broker for replicas in targets for broker in replicas):
-        if broker not in alive:
-            raise ReassignmentError(f"Unknown broker id {broker}")
-
-
 def _names(partitions: Iterable[TopicPartition]) -> str:
     return ",".join(str(tp) for tp in sorted(partitions))
 
@@ -157,29 +127,14 @@ async def _throttle(
         click.echo(_RUN_VERIFY, err=options.is_json)
     if between_brokers is not None:
         moves = reassign_plan.moves(under_way, plan.targets, present)
-        leaders = reassign_plan.leader_throttles(moves)
-        followers = reassign_plan.follower_throttles(moves)
-        await _edit(
-            admin,
-            {
-                ConfigResource.topic(topic): [
-                    ConfigEdit(_LEADER_REPLICAS, leaders[topic]),
-                    ConfigEdit(_FOLLOWER_REPLICAS, followers[topic]),
-                ]
-                for topic in leaders
-            },
-        )
-        rates = [ConfigEdit(name, str(between_brokers)) for name in (_LEADER_RATE, _FOLLOWER_RATE)]
-        brokers = reassign_plan.involved_brokers(moves)
-        await _edit(admin, {ConfigResource.broker(broker): rates for broker in brokers})
+        await reassignment.throttle_moves(admin, moves, between_brokers)
         click.echo(
             f"The inter-broker throttle limit was set to {between_brokers} B/s",
             err=options.is_json,
         )
     if between_dirs is not None:
-        rates = [ConfigEdit(_LOG_DIR_RATE, str(between_dirs))]
         brokers = sorted({replica.broker_id for replica in plan.log_dirs})
-        await _edit(admin, {ConfigResource.broker(broker): rates for broker in brokers})
+        await reassignment.throttle_log_dirs(admin, brokers, between_dirs)
         click.echo(
             f"The replica-alter-dir throttle limit was set to {between_dirs} B/s",
             err=options.is_json,
@@ -189,10 +144,6 @@ async def _throttle(
 def _rate(given: int | None) -> int | None:
     """As in Kafka a negative limit is none."""
     return given if given is not None and given >= 0 else None
-
-
-async def _edit(admin: Admin, edits: Mapping[ConfigResource, Sequence[ConfigEdit]]) -> None:
-    raise_first_error(await admin.incremental_alter_configs(edits))
 
 
 class PartitionState(NamedTuple):
@@ -293,36 +244,19 @@ def _verify_value(
 
 
 async def _clear_throttles(admin: Admin, plan: reassign_plan.Plan, *, to_stderr: bool) -> None:
-    """All of them: which brokers earlier moves came from is not known any more."""
-    alive = {node.id for node in (await admin.describe_cluster()).nodes}
-    brokers = sorted(alive | {broker for _, replicas in plan.partitions for broker in replicas})
+    named = {broker for _, replicas in plan.partitions for broker in replicas}
+    brokers = await reassignment.brokers_to_clear(admin, named)
     click.echo(
         f"Clearing broker-level throttles on {plural('broker', brokers)} {_ids(brokers)}",
         err=to_stderr,
     )
-    await _edit(
-        admin,
-        {
-            ConfigResource.broker(broker): _deletions(_LEADER_RATE, _FOLLOWER_RATE, _LOG_DIR_RATE)
-            for broker in brokers
-        },
-    )
+    await reassignment.clear_broker_throttles(admin, brokers)
     topics: Collection[str] = sorted({tp.topic for tp, _ in plan.partitions})
     click.echo(
         f"Clearing topic-level throttles on {plural('topic', topics)} {','.join(topics)}",
         err=to_stderr,
     )
-    await _edit(
-        admin,
-        {
-            ConfigResource.topic(topic): _deletions(_LEADER_REPLICAS, _FOLLOWER_REPLICAS)
-            for topic in topics
-        },
-    )
-
-
-def _deletions(*names: str) -> list[ConfigEdit]:
-    return [ConfigEdit(name, None, ConfigOperation.DELETE) for name in names]
+    await reassignment.clear_topic_throttles(admin, topics)
 
 
 async def cancel(admin: Admin, options: ReassignOptions) -> None:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import click
 
-from ottla.cli.reassign.plan import ReassignmentError, plural
 from ottla.client.admin.client import Admin
+from ottla.client.admin.reassignment_plan import ReassignmentError, plural
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartitionReplica
 

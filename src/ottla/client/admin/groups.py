@@ -42,6 +42,8 @@ class GroupListing(NamedTuple):
     group_id: str
     protocol_type: str
     state: str
+    # Classic, Consumer (KIP-848), Share, Streams; empty where the broker does not say.
+    type: str = ""
 
 
 class GroupMember(NamedTuple):
@@ -78,7 +80,9 @@ class GroupAdmin:
         nodes = await self._cluster.nodes(timeout_ms=self._timeout_ms)
         answers = await asyncio.gather(*(self._list_at(node.id, request, lowest) for node in nodes))
         found = {
-            group.group_id: GroupListing(group.group_id, group.protocol_type, group.group_state)
+            group.group_id: GroupListing(
+                group.group_id, group.protocol_type, group.group_state, group.group_type
+            )
             for answer in answers
             for group in answer.groups
         }
@@ -113,6 +117,38 @@ class GroupAdmin:
             group.protocol_type,
             group.protocol_data,
             tuple(_member(member, group.protocol_type) for member in group.members),
+            coordinator,
+        )
+
+    async def describe_consumer_group(self, group_id: str) -> GroupDescription:
+        """A group of the new protocol (KIP-848), which DescribeGroups does not know; one that is
+        not there, or not of this kind, is `Dead`."""
+        request = m.ConsumerGroupDescribeRequest(group_ids=[group_id])
+        answer, coordinator = await self._coordinators.send(
+            group_id, request, lambda answer: answer.groups[0].error_code
+        )
+        group = answer.groups[0]
+        if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            _raise_code(group.error_code)
+        return GroupDescription(
+            group_id,
+            group.group_state or "Dead",
+            CONSUMER,
+            group.assignor_name,
+            tuple(
+                GroupMember(
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    tuple(
+                        TopicPartition(topic.topic_name, index)
+                        for topic in member.assignment.topic_partitions
+                        for index in topic.partitions
+                    ),
+                )
+                for member in group.members
+            ),
             coordinator,
         )
 

@@ -15,10 +15,10 @@ _EXACT, _DEFAULT, _ANY = range(3)
 
 class QuotaCalls(AdminSession):
     async def describe_client_quotas(
-        self, components: Iterable[tuple[str, str | None]]
+        self, components: Iterable[tuple[str, str | None]], *, strict: bool = True
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Quotas of the entities that have these types and no other; of a type, the name None
-        stands for all there are and the empty one for its default."""
+        """Quotas of the entities that have these types, and, if `strict`, no other; of a type, the
+        name None stands for all there are and the empty one for its default."""
         component_class = m.DescribeClientQuotasRequest.ComponentData
         request = m.DescribeClientQuotasRequest(
             components=[
@@ -29,7 +29,7 @@ class QuotaCalls(AdminSession):
                 )
                 for entity_type, name in components
             ],
-            strict=True,
+            strict=strict,
         )
         answer = await self.cluster.send_to_any(request, timeout_ms=self._timeout_ms)
         if answer.error_code:

@@ -4,12 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.console.api import cluster, life
+from ottla.console.api import (
+    cluster,
+    configs,
+    groups,
+    life,
+    messages,
+    placement,
+    quotas,
+    rights,
+    topic,
+    topics,
+    users,
+    znodes,
+)
 
 if TYPE_CHECKING:
     from ottla.console.web.routes import Feed, Route
 
-_PAGES = (cluster, life)
+_PAGES = (
+    cluster,
+    topics,
+    topic,
+    configs,
+    placement,
+    life,
+    messages,
+    groups,
+    znodes,
+    rights,
+    quotas,
+    users,
+)
 
 ROUTES: list[Route] = [route for page in _PAGES for route in page.ROUTES]
 FEEDS: list[Feed] = [feed for page in _PAGES for feed in page.FEEDS]

@@ -53,13 +53,13 @@ async function show() {
     return;
   }
   try {
-    const module = await found.page.load();
+    const module = await found.page.load(found.params);
     if (signal.aborted) return;
     const name = found.params.name ?? found.params.id;
     document.title = `${name ? `${name} · ` : ""}${module.title} · Ottla`;
     const root = h("div", {});
     const side = h("div", { class: "row" });
-    fill(main, h("div", { class: "page-head" }, h("div", { class: "grow" }, h("h1", {}, module.title), h("p", { class: "page-question" }, module.question)), side), root);
+    fill(main, h("div", { class: "page-head" }, h("div", { class: "grow" }, h("h1", {}, module.heading?.(found.params) ?? module.title), h("p", { class: "page-question" }, module.question)), side), root);
     await module.mount(root, { params: found.params, query: new URLSearchParams(location.search), signal, side, session });
   } catch (error) {
     if (signal.aborted || error.name === "AbortError") return;

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.admin.client import Admin
 from ottla.client.settings import AdminConfig
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from ottla.security.sasl.exchange import Credentials
     from ottla.security.tls.settings import TlsSettings
 
+T = TypeVar("T")
+
 CLIENT_ID = "ottla-console"
 MAX_VISITORS = 256
 # A page that is open asks all the time; a closed one is forgotten after this.
 IDLE_MS = 8 * 3600 * 1000.0
 # How long a page waits for the cluster before it says so.
 CALL_TIMEOUT_MS = 10_000
+MAX_READS = 4
 # By people, with a password; a token of OAUTHBEARER comes from elsewhere.
 MECHANISMS = (PLAIN, *SCRAM_HASHES)
 # Whoever guesses passwords waits, and is not many at a time.
@@ -47,6 +50,16 @@ class Access:
         self.admin = admin
         self.user = user
         self.feeds = Feeds()
+        self._kept: dict[type, Any] = {}
+        # Whoever reads records holds megabytes of them.
+        self.reads = asyncio.Semaphore(MAX_READS)
+
+    def keep(self, kind: type[T], make: Callable[[], T]) -> T:
+        """The one thing of its kind that all pages share for whoever has these rights."""
+        if kind not in self._kept:
+            self._kept[kind] = make()
+        kept: T = self._kept[kind]
+        return kept
 
     async def close(self) -> None:
         await self.feeds.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from ottla.console.web.access import (
 from ottla.console.web.failures import ApiError, from_exception, not_found
 from ottla.console.web.guards import COOKIE, TOKEN_HEADER, Guards
 from ottla.console.web.openapi import document
-from ottla.console.web.routes import Call, Feed, Route, read_body, read_query
+from ottla.console.web.routes import Attachment, Call, Feed, Route, read_body, read_query
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -173,7 +174,10 @@ class Console:
     def _endpoint(self, route: Route) -> Any:
         async def endpoint(request: Request) -> Response:
             try:
-                return _json(await self._carry_out(route, request))
+                if route.writes:
+                    return _json(await self._carry_out(route, request))
+                answer = await _while_wanted(request, self._carry_out(route, request))
+                return _attached(answer) if isinstance(answer, Attachment) else _json(answer)
             except Exception as error:
                 return _failed(error)
 
@@ -224,6 +228,31 @@ async def _bounded_body(request: Request, most: int) -> bytes:
         if len(body) > most:
             raise ApiError(413, "BODY_TOO_LARGE", f"At most {most:,} bytes.")
     return bytes(body)
+
+
+async def _while_wanted(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
+    """The result; a browser that has gone cancels what it asked for."""
+    task = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_leave(request))
+    try:
+        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ApiError(499, "GONE", "Nobody waits for the answer.")
+        return await task
+    finally:
+        task.cancel()
+        leaving.cancel()
+
+
+async def _leave(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _attached(file: Attachment) -> Response:
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", file.name)
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(file.data, media_type="application/octet-stream", headers=headers)
 
 
 async def _page(request: Request) -> Response:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from ottla.spark.errors import SourceError
 from ottla.spark.launch.jars import connector_settings
 from ottla.spark.launch.java import java, java_home
+from ottla.spark.launch.local_files import local_file_settings, running_class_path
 from ottla.spark.launch.packaging import (
     PACKAGE_NAME,
     own_archive,
@@ -34,6 +35,10 @@ LOOPBACK = "127.0.0.1"
 # Rows come to the JVM as Arrow columns. Arrow checks the bounds of every single field that is read
 # unless it is told not to, as Apache Iceberg's reader (VectorizedSparkParquetReaders) tells it.
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true"
+# Rows go to a Python worker in batches of 10,000, or of so many bytes. Spark's own limit is 64 MB:
+# with rows of 4 kB the JVM doubles buffers until they hold 40 MB, clears and copies them each time,
+# and the worker is idle meanwhile. Batches of 4 MiB stay in memory that is reused.
+ARROW_BATCH_BYTES = 4 * 1024 * 1024
 JVM_STOP_TIMEOUT_S = 30.0
 
 
@@ -82,6 +87,7 @@ def session(
         os.environ["JAVA_HOME"] = str(home)
     if local:
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+        settings = {**local_file_settings(os.environ, running_class_path()), **settings}
         if remote is None:
             settings = {**socket_settings(), **settings}
     else:
@@ -144,6 +150,7 @@ def _settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
         # (SPARK-53941) their number depends on how many cores there happen to be.
         "spark.sql.adaptive.streaming.stateless.enabled": "false",
         "spark.log.level": "ERROR",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
         # Not `extraJavaOptions`, which are the user's and come after these.
         "spark.driver.defaultJavaOptions": ARROW_OPTIONS,
         "spark.executor.defaultJavaOptions": ARROW_OPTIONS,

@@ -4,7 +4,8 @@ Each row gets a 64-bit hash of the fields that are written, and the hashes are a
 against somebody who looks for two sets of rows with one sum: it tells an accident.
 
 Fields up to 256 bytes are hashed side by side with numpy, 5 to 8 ns for each 8 bytes; longer ones
-one after the other with CRC-32C, 0.25 us each and hardly more for the bytes.
+one after the other with CRC-32C, 0.25 us each and hardly more for the bytes. Native code goes over
+the rows once.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ottla.wire import native
 from ottla.wire.checksum import crc32c
-from ottla.wire.columnar_encode import encode_headers
+from ottla.wire.columnar_encode import encode_headers, exported
 
 Hashes = npt.NDArray[np.uint64]
 Longs = npt.NDArray[np.int64]
@@ -30,26 +32,38 @@ _NULL = np.uint64(0xD6E8FEB86659FD93)
 def digest_of(rows: pa.RecordBatch, *, with_topic: bool, with_timestamp: bool) -> int:
     """The sum of the hashes of all rows: of two batches it is the sum of both."""
     present = set(rows.schema.names)
-    total = np.zeros(rows.num_rows, np.uint64)
     names = ["key", "value", "headers", "partition"]
     names += ["topic"] * with_topic + ["timestamp"] * with_timestamp
-    for name in names:
+    # A column that is missing is written like one of nulls.
+    fields = [_field(name, rows.column(name)) if name in present else None for name in names]
+    if native.code is not None:
+        given = [exported(field) if isinstance(field, pa.Array) else field for field in fields]
+        return int(native.code.digest_of_rows(given, rows.num_rows))
+    total = np.zeros(rows.num_rows, np.uint64)
+    for field in fields:
         total *= _MULTIPLIER
-        # A column that is missing is written like one of nulls.
-        total += _column(name, rows.column(name)) if name in present else _NULL
+        if isinstance(field, pa.Array):
+            field = _hashes_with_nulls(field)
+        total += _NULL if field is None else field
     return int(_mixed(total).sum(dtype=np.uint64))
 
 
-def _column(name: str, column: pa.Array) -> Hashes:
-    if name == "partition":
-        hashes = _mixed(column.fill_null(0).to_numpy().astype(np.int64).view(np.uint64))
-    elif name == "timestamp":
-        hashes = _mixed(column.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64))
-    elif name == "headers":
-        hashes = hashes_of(encode_headers(column))
-    else:
-        hashes = hashes_of(column if column.type == pa.binary() else column.cast(pa.binary()))
-    if column.null_count and name != "headers":  # no headers are written like an empty list
+def _field(name: str, column: pa.Array) -> pa.Array | Hashes:
+    """What is hashed: bytes of each row, or a hash where it is a number."""
+    if name == "headers":
+        return encode_headers(column)  # no headers are written like an empty list
+    if name not in ("partition", "timestamp"):
+        return column if column.type == pa.binary() else column.cast(pa.binary())
+    numbers = column.cast(pa.int64()).fill_null(0).to_numpy()
+    hashes = _mixed(numbers.view(np.uint64))
+    if column.null_count:
+        hashes[column.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return hashes
+
+
+def _hashes_with_nulls(column: pa.Array) -> Hashes:
+    hashes = hashes_of(column)
+    if column.null_count:
         hashes[column.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return hashes
 

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from ottla.spark.collector import spare_imports
 from ottla.spark.errors import OptionError, SourceError
 from ottla.spark.options import SinkOptions, parse_sink_options
+from ottla.spark.sink.whole_input import spark_input, whole
 from ottla.spark.sink.work import Work
 from ottla.spark.unused_options import announce
 from ottla.spark.versions import DataSourceStreamArrowWriter
@@ -120,4 +121,5 @@ def _write(options: SinkOptions, work: Work, rows: Iterator[pa.RecordBatch]) -> 
     from ottla.spark.sink.task_writer import TaskWriter
 
     spare_imports()
+    rows = whole(rows, spark_input())
     return Written(TaskWriter(kept_client(options.connect), options, work).write(rows))

@@ -29,14 +29,23 @@ class StreamPlanner:
         self._target: Observation | None = None
         self._last_batch_s = self._client.now_s()
         self._told: dict[str, Any] | None = None
+        # Where the query begins, until Spark has it as the end of a micro-batch.
+        self._first: dict[str, Any] | None = None
 
     def close(self) -> None:
         self._client.close()
 
     def initial(self) -> dict[str, Any]:
-        return o.to_json(self._planner.initial())
+        """Spark keeps no note of it (the connector has one of its own, KafkaMicroBatchStream): a
+        first micro-batch that runs again begins wherever this says then. So that nothing is left
+        out, one that begins at the latest offsets is empty and ends where it begins: that Spark
+        writes down."""
+        found = o.to_json(self._planner.initial())
+        self._first = found if self._options.starting.moves_on else None
+        return found
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[o.OffsetRange]:
+        self._first = None
         if start == end:
             return []
         return self._planner.between(o.from_json(start), o.from_json(end))
@@ -55,6 +64,9 @@ class StreamPlanner:
         self, start: dict[str, Any], max_rows: int | None, min_rows: int | None
     ) -> dict[str, Any]:
         """The end of the next micro-batch; `start` itself where there is nothing to do."""
+        first, self._first = self._first, None
+        if start == first:
+            return first
         wait_s = self._next_look_s - self._client.now_s()
         if wait_s > 0:
             self._client.pause(wait_s * 1000)
@@ -66,7 +78,9 @@ class StreamPlanner:
 
     def newest(self) -> dict[str, Any]:
         """As `latest`, for a Spark that does not say where the last micro-batch ended."""
-        if self._told is None:
+        if self._told is None and self._first is not None:
+            self._told, self._first = self._first, None
+        elif self._told is None:
             self._seen, self._seen_s = self._planner.observe(), self._client.now_s()
             self._told = o.to_json(o.assemble(self._seen.topics, self._seen.latest))
         else:
@@ -80,6 +94,8 @@ class StreamPlanner:
     def check_continues(self, start: dict[str, Any], end: dict[str, Any]) -> None:
         """What `latest` sees between two micro-batches, for such a Spark: is the end of the same
         topics as the start, and not before it?"""
+        if self._first is not None:
+            return  # the first micro-batch, run again: its start is that of today
         begun, ended = o.from_json(start), o.from_json(end)
         topics = {
             topic: TopicNow(entry.topic_id, frozenset(entry.partitions))

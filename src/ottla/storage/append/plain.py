@@ -73,31 +73,25 @@ def prepare_plain_append(
     newest_ms = -1
     room = min(settings.max_message_bytes, settings.segment_bytes)
     records_left = most_records = native.paced(_MOST_RECORDS)
+    code = native.code
     for view in batches:
         size = len(view)
         if not HEADER_BYTES <= size <= room or view.readonly:
             break
-        fields = HEADER.unpack_from(view)
-        base, length, _, magic, crc, attributes, delta, _, timestamp, producer, _, _, count = fields
-        if (
-            base != 0
-            or length != size - LOG_OVERHEAD_BYTES
-            or magic != MAGIC
-            or not 0 <= attributes <= _LARGEST_ATTRIBUTES
-            or count <= 0
-            or count != delta + 1
-            # Without a time of its own it counts by the wall clock.
-            or timestamp < 0
-            or crc32c(view[CRC_START:]) != crc
-        ):
+        # Header and records in one go, which most batches pass.
+        usual = code and code.usual_batch(view, settings.validates_records, most_records)
+        crc, count, timestamp, producer = usual or _header_of(view)
+        if not count or crc32c(view[CRC_START:]) != crc:
             break
         if settings.validates_records:
             records_left -= count
-            if (base_offsets and records_left < 0) or not holds_quickly(view, fields, most_records):
+            if (base_offsets and records_left < 0) or not (
+                usual or holds_quickly(view, HEADER.unpack_from(view), most_records)
+            ):
                 break
         if producer != NO_PRODUCER:
             idempotent = idempotent or IdempotentBatches(producers)
-            if not idempotent.continue_with(fields, offset):
+            if not idempotent.continue_with(HEADER.unpack_from(view), offset):
                 break
         base_offsets.append(offset)
         offset += count
@@ -111,6 +105,25 @@ def prepare_plain_append(
     for view, base in zip(used, base_offsets, strict=True):
         _PLACE_IN_LOG.pack_into(view, 0, base, len(view) - LOG_OVERHEAD_BYTES, leader_epoch)
     return used, places, base_offsets, offset, idempotent
+
+
+def _header_of(view: memoryview) -> tuple[int, int, int, int]:
+    """Checksum, records, latest time and producer of a batch whose header is plain; else it has no
+    records."""
+    fields = HEADER.unpack_from(view)
+    base, length, _, magic, crc, attributes, delta, _, timestamp, producer, _, _, count = fields
+    if (
+        base != 0
+        or length != len(view) - LOG_OVERHEAD_BYTES
+        or magic != MAGIC
+        or not 0 <= attributes <= _LARGEST_ATTRIBUTES
+        or count <= 0
+        or count != delta + 1
+        # Without a time of its own it counts by the wall clock.
+        or timestamp < 0
+    ):
+        return 0, 0, 0, NO_PRODUCER
+    return crc, count, timestamp, producer
 
 
 class IdempotentBatches:

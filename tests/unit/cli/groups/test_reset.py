@@ -1,4 +1,4 @@
-"""What a reset of offsets is planned from: topics, times, files, ranges."""
+"""What a reset of offsets is planned from: topics, times, files."""
 
 from __future__ import annotations
 
@@ -8,16 +8,8 @@ import pytest
 
 from ottla.cli import main as cli_main
 from ottla.cli.groups.output import export_lines
-from ottla.cli.groups.reset import (
-    Range,
-    ResetFailed,
-    parse_datetime,
-    parse_duration,
-    parse_topics,
-    read_plan,
-    shifted,
-    within,
-)
+from ottla.cli.groups.reset import parse_datetime, parse_duration, parse_topics, read_plan
+from ottla.client.groups.resets import ResetFailed
 from ottla.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -74,25 +66,6 @@ def test_topics_and_partitions() -> None:
     for text in ("t:", "t:x", "t:-1"):
         with pytest.raises(ResetFailed, match="For input string"):
             parse_topics([text])
-
-
-def test_offsets_stay_within_the_log() -> None:
-    ranges = {T0: Range(5, 9), T1: Range(5, 9)}
-    assert within({T0: 5, T1: 9}, ranges) == ({T0: 5, T1: 9}, [])
-    plan, warnings = within({T0: 4, T1: 10}, ranges)
-    assert plan == {T0: 5, T1: 9}
-    assert warnings == [
-        "New offset (4) is lower than earliest offset for topic partition t-0. "
-        "Value will be set to 5",
-        "New offset (10) is higher than latest offset for topic partition t-1. "
-        "Value will be set to 9",
-    ]
-
-
-def test_a_shift_needs_a_committed_offset() -> None:
-    assert shifted([T0], {T0: 5}, -7) == {T0: -2}
-    with pytest.raises(ResetFailed, match="Cannot shift offset for partition t-1"):
-        shifted([T0, T1], {T0: 5}, 1)
 
 
 def test_plans_from_files(tmp_path: Path) -> None:

@@ -80,6 +80,12 @@ def test_options_of_the_jvm_leave_the_user_s_alone(no_jvm):
         assert f"spark.{process}.extraJavaOptions" not in start_session()
 
 
+def test_rows_go_to_workers_in_batches_that_fit_a_cache(no_jvm):
+    limit = "spark.sql.execution.arrow.maxBytesPerBatch"
+    assert start_session()[limit] == str(4 << 20)
+    assert start_session(conf={limit: "64m"})[limit] == "64m"
+
+
 def test_executors_of_a_cluster_are_sent_the_package(no_jvm):
     path = "spark.executorEnv.PYTHONPATH"
     settings = start_session(

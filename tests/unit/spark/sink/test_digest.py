@@ -10,9 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.spark.sink.digest import digest_of, hashes_of
+from ottla.wire.checksum import crc32c
+from tests.support.native import FORMS, in_force, native_code
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 FIELD = st.one_of(st.none(), st.binary(max_size=20), st.binary(min_size=200, max_size=300))
+
+
+@pytest.fixture(params=FORMS, scope="module", autouse=True)
+def form(request):
+    """Every test here runs on native code and on pure Python."""
+    with in_force(request.param):
+        yield
 
 
 def digest(rows, **columns):
@@ -56,6 +65,72 @@ def test_every_byte_counts(length):
     flipped = [plain[:i] + b"\x01" + plain[i + 1 :] for i in range(length)]
     hashes = hashes_of(pa.array([plain, *flipped], pa.binary()))
     assert len(np.unique(hashes)) == length + 1
+    digests = {digest({"value": pa.array([it], pa.binary())}) for it in (plain, *flipped[::9])}
+    assert len(digests) == 1 + len(flipped[::9])
+
+
+TEXT = st.one_of(st.none(), st.text(max_size=12))
+ROWS = st.fixed_dictionaries(
+    {
+        "key": FIELD,
+        "value": FIELD,
+        "headers": st.none() | st.lists(st.tuples(st.text(max_size=3), FIELD), max_size=3),
+        "partition": st.none() | st.integers(-(2**31), 2**31 - 1),
+        "topic": TEXT,
+        "timestamp": st.none() | st.integers(-(2**60), 2**60),
+    }
+)
+TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "headers": HEADERS,
+    "partition": pa.int32(),
+    "topic": pa.string(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(ROWS, min_size=1, max_size=20),
+    st.sets(st.sampled_from(sorted(TYPES)), max_size=3),
+    st.integers(0, 19),
+    st.booleans(),
+    st.booleans(),
+)
+def test_both_forms_find_the_same_number(rows, missing, first, with_topic, with_timestamp):
+    columns = {
+        name: pa.array([row[name] for row in rows], kind)
+        for name, kind in TYPES.items()
+        if name not in missing
+    }
+    batch = pa.record_batch(columns).slice(first)
+    found = set()
+    for form in FORMS:
+        with in_force(form):
+            found.add(digest_of(batch, with_topic=with_topic, with_timestamp=with_timestamp))
+    assert len(found) == 1
+
+
+def test_a_note_of_an_earlier_version_tells_the_same_rows():
+    """It is stored with what a task has committed: another number would end a query."""
+    assert digest(ROW) == DIGEST_OF_ROW
+    assert digest(LONG_ROW) == DIGEST_OF_LONG_ROW
+
+
+def test_buffers_that_do_not_have_the_rows_are_refused():
+    code = native_code()
+    for field in ((None, b"", b"", 0), (None, bytes(4), b"", 2**40), b"1234567"):
+        with pytest.raises(ValueError, match="do not fit"):
+            code.digest_of_rows([field], 1)
+    beyond = np.array([0, 9], np.int32).tobytes()
+    with pytest.raises(ValueError, match="do not fit"):
+        code.digest_of_rows([(None, beyond, b"12345678", 0)], 1)
+
+
+@given(st.binary(max_size=700))
+def test_the_checksum_of_other_processors_is_the_same(data):
+    assert native_code().crc32c_by_table(data) == crc32c(data)
 
 
 ROW = {
@@ -66,6 +141,10 @@ ROW = {
     "topic": pa.array(["t"]),
     "timestamp": pa.array([5_000_000], pa.timestamp("us", tz="UTC")),
 }
+
+LONG_ROW = {"value": pa.array([b"v" * 300]), "key": pa.array([b"k" * 100])}
+# As the first version that had a digest made them.
+DIGEST_OF_ROW, DIGEST_OF_LONG_ROW = 3431045656465221679, 7403833109303155441
 
 
 @pytest.mark.parametrize(

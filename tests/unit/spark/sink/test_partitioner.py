@@ -22,7 +22,13 @@ def form(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @settings(deadline=None)
-@given(st.lists(st.one_of(st.none(), st.binary(max_size=40)), min_size=1, max_size=50))
+@given(
+    st.lists(
+        st.one_of(st.none(), st.binary(max_size=40), st.binary(min_size=90, max_size=99)),
+        min_size=1,
+        max_size=50,
+    )
+)
 def test_hashes_and_partitions_are_those_of_the_plain_partitioner(keys):
     column = pa.array([b"unused", *keys], pa.binary()).slice(1)
     hashes = partitioner.murmur2(column).tolist()

@@ -4,16 +4,20 @@ import { h, fill } from "./dom.js";
 
 const ROW_PX = 36;
 const BEYOND = 12;
+const REST_PX = 200;
+// Made once: localeCompare with options makes one for every comparison.
+const names = new Intl.Collator("en", { numeric: true });
 
 /**
  * dataTable({label, columns, key, empty, sort, onSort, onRow, height})
  * columns: [{name, title, cell(row) -> node | text, by(row) -> sortable | undefined, numeric, width}]
- * -> {node, setRows(rows), sort}
+ * -> {node, setRows(rows), redraw(), setEmpty(text), toTop()}
  * Rows are sorted here; `onSort(name, descending)` lets a page keep it in its address. Arrow keys
  * move along the rows, Enter opens one (`onRow`), where rows can be opened.
  */
 export function dataTable({ label, columns, key, empty = "Nothing here.", sort = null, onSort = () => {}, onRow = null, height = null }) {
   let rows = [];
+  let words = empty;
   let shown = [];
   let sorted = sort ?? { name: columns.find((c) => c.by)?.name ?? null, descending: false };
   const head = h("tr", {});
@@ -23,6 +27,12 @@ export function dataTable({ label, columns, key, empty = "Nothing here.", sort =
   const table = h("table", { class: "data", "aria-label": label }, h("thead", {}, head), body);
   const box = h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": label }, table);
   if (height) box.style.maxHeight = height;
+  // With widths the columns stay where they are while rows come and go; one without takes the rest.
+  if (columns.some((c) => c.width)) {
+    table.classList.add("fixed");
+    const rest = columns.filter((c) => !c.width).length;
+    table.style.minWidth = `calc(${columns.map((c) => c.width).filter(Boolean).join(" + ")} + ${rest * REST_PX}px)`;
+  }
 
   const drawHead = () => {
     fill(
@@ -36,15 +46,17 @@ export function dataTable({ label, columns, key, empty = "Nothing here.", sort =
       }),
     );
   };
-  const compare = (a, b) => (a === b ? 0 : a === null || a === undefined ? 1 : b === null || b === undefined ? -1 : typeof a === "string" && typeof b === "string" ? a.localeCompare(b, "en", { numeric: true }) : a < b ? -1 : 1);
+  const compare = (a, b) => (a === b ? 0 : typeof a === "string" && typeof b === "string" ? names.compare(a, b) : a < b ? -1 : a > b ? 1 : 0);
+  const isNone = (value) => value === null || value === undefined;
   const arrange = () => {
     const column = columns.find((c) => c.name === sorted.name);
     shown = rows;
-    if (column?.by) {
-      const values = new Map(rows.map((row) => [row, column.by(row)]));
-      shown = [...rows].sort((a, b) => compare(values.get(a), values.get(b)));
-      if (sorted.descending) shown.reverse();
-    }
+    if (!column?.by) return;
+    // What has no value stands last, whichever way the others go; equals keep their order.
+    const way = sorted.descending ? -1 : 1;
+    const order = (x, y) => (isNone(x.value) || isNone(y.value) ? isNone(x.value) - isNone(y.value) : way * compare(x.value, y.value));
+    const pairs = rows.map((row) => ({ row, value: column.by(row) }));
+    shown = pairs.sort(order).map((pair) => pair.row);
   };
   const drawn = new Map();
   const rowNode = (row) => {
@@ -55,7 +67,8 @@ export function dataTable({ label, columns, key, empty = "Nothing here.", sort =
   const draw = () => {
     if (!shown.length) {
       drawn.clear();
-      fill(body, h("tr", {}, h("td", { class: "none muted", colspan: columns.length }, empty)));
+      table.setAttribute("aria-rowcount", "1");
+      fill(body, h("tr", {}, h("td", { class: "none muted", colspan: columns.length }, words)));
       return;
     }
     const first = Math.max(0, Math.floor(box.scrollTop / ROW_PX) - BEYOND);
@@ -65,12 +78,14 @@ export function dataTable({ label, columns, key, empty = "Nothing here.", sort =
     for (const old of drawn.keys()) if (!keys.has(old)) drawn.delete(old);
     above.firstChild.style.height = `${first * ROW_PX}px`;
     below.firstChild.style.height = `${(shown.length - last) * ROW_PX}px`;
-    const nodes = wanted.map((row) => {
-      const known = drawn.get(key(row));
-      if (known?.row === row) return known.node;
-      const made = { row, node: rowNode(row) };
-      drawn.set(key(row), made);
-      return made.node;
+    const nodes = wanted.map((row, i) => {
+      let known = drawn.get(key(row));
+      if (known?.row !== row) {
+        known = { row, node: rowNode(row) };
+        drawn.set(key(row), known);
+      }
+      known.node.setAttribute("aria-rowindex", String(first + i + 2));
+      return known.node;
     });
     const all = [above, ...nodes, below];
     // What has not moved stays where it is: focus and selection survive a refresh.
@@ -114,6 +129,20 @@ export function dataTable({ label, columns, key, empty = "Nothing here.", sort =
       rows = given;
       arrange();
       draw();
+    },
+    /** Values outside the rows that cells show or that are sorted by have changed. */
+    redraw() {
+      drawn.clear();
+      arrange();
+      draw();
+    },
+    /** What is said where there are no rows. */
+    setEmpty(text) {
+      words = text;
+      if (!shown.length) draw();
+    },
+    toTop() {
+      box.scrollTop = 0;
     },
   };
 }

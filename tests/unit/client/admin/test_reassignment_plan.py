@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ottla.cli.reassign import plan as reassign_plan
-from ottla.cli.reassign.plan import Move, Plan, ReassignmentError
+from ottla.client.admin import reassignment_plan as reassign_plan
+from ottla.client.admin.reassignment_plan import Move, Plan, ReassignmentError
 from ottla.client.admin.types import Reassignment
 from ottla.types import TopicPartition, TopicPartitionReplica
 
