@@ -14,6 +14,7 @@ help:
 	@echo "make test      set-up and all tests"
 	@echo "make wheel     dist/ottla-….whl"
 	@echo "make check     format, lint, types, import contracts"
+	@echo "make screenshots  the pictures of the console in docs/console"
 	@echo "make campaign  the long runs; results go to docs/campaigns/"
 
 # uv comes from PATH, or from a plain venv of its own where it is missing.
@@ -70,6 +71,10 @@ peers: setup
 demo: setup
 	$(BIN)/python tools/demo.py $(if $(KEEP),--keep)
 
+# The pictures of the console in docs/console.
+screenshots: setup peers
+	$(BIN)/python tools/screenshots.py
+
 # Several hours on two cores; each run writes its page in docs/campaigns. Hypothesis marks its tests
 # itself; here they draw new examples.
 campaign: setup peers
@@ -79,4 +84,4 @@ campaign: setup peers
 clean:
 	rm -rf $(VENV) native/target dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-.PHONY: help lock wheel clean setup check test unit peers demo campaign
+.PHONY: screenshots help lock wheel clean setup check test unit peers demo campaign

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=30_000)  # a machine under load is slow, not wrong
     executable = find_browser()
     if executable is None:
         message = "no chromium on PATH: `make peers` installs Debian's where it may"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -106,8 +106,13 @@ def url_host(host: str) -> str:
 
 
 @contextmanager
-def serve(metrics: JobMetrics, address: Address) -> Iterator[int]:
-    """Serves `/metrics` from a thread of its own, as a broker does; gives the port."""
+def serve(
+    metrics: JobMetrics,
+    address: Address,
+    documents: Mapping[str, Callable[[], bytes]] | None = None,
+) -> Iterator[int]:
+    """Serves `/metrics` from a thread of its own, as a broker does, with JSON documents beside it;
+    gives the port."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()
@@ -120,7 +125,9 @@ def serve(metrics: JobMetrics, address: Address) -> Iterator[int]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="ottla-metrics", daemon=True)
     thread.start()
-    server = MetricsServer(render, (address.host, *address.hosts), setting="metrics.hosts")
+    server = MetricsServer(
+        render, (address.host, *address.hosts), setting="metrics.hosts", documents=documents
+    )
     start = server.start(system_runtime().network, address.host, address.port)
     try:
         asyncio.run_coroutine_threadsafe(start, loop).result()

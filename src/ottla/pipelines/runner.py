@@ -12,8 +12,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ottla.console.run_folder import HTTP_PATH
 from ottla.errors import OttlaError
 from ottla.pipelines import stop_order, topics
+from ottla.pipelines.announcement import Announcer, announced
 from ottla.pipelines.archive_past import ArchivePast, Held
 from ottla.pipelines.checkpoints.judge import Choices
 from ottla.pipelines.checkpoints.keeper import NO_CHOICES, Keeper
@@ -312,9 +314,11 @@ def run_pipeline(
         run = PipelineRun(pipeline, session, choices=choices, announce=announce)
         metrics = JobMetrics(run.pipeline.name)
         metrics.streams, metrics.reports = run.streams, run.batch_reports
+        announcer = Announcer(run.pipeline, run.streams, run.batch_reports, session)
+        stack.enter_context(announced(announcer))
         address = pipeline.metrics_address()
         if address is not None:
-            port = stack.enter_context(serve(metrics, address))
+            port = stack.enter_context(serve(metrics, address, {HTTP_PATH: announcer}))
             if announce is not None:
                 announce(f"metrics: http://{url_host(address.host)}:{port}/metrics")
         run.start()

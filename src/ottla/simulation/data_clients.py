@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.client.admin.client import Admin
 from ottla.client.admin.types import ElectionType, NewTopic
 from ottla.client.cluster import Cluster, response_error
-from ottla.client.fetch import MAX_WAIT_MS, FetchedData, FetchedRecord, RecordReader
+from ottla.client.fetch import FetchedData, FetchedRecord, RecordReader
 from ottla.client.produce import TopicProducer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.simulation.stage import EXPECTED
@@ -47,8 +47,8 @@ class CheckedReader(RecordReader):
                         self._ledger.read(self._name, tp, header.last_offset, data.high_watermark)
         return super()._take(answer)
 
-    async def poll(self, *, max_wait_ms: int = MAX_WAIT_MS) -> list[FetchedRecord]:
-        found = await super().poll(max_wait_ms=max_wait_ms)
+    def _records(self, partition: TopicPartition, data: Any) -> list[FetchedRecord]:
+        found = super()._records(partition, data)
         for record in found:
             self._ledger.seen(self._name, record.partition, record.offset, record.value or b"")
         return found

@@ -12,20 +12,17 @@ import re
 import time
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.cluster import MOVED, RETRY_PAUSE_MS, Cluster, response_error
 from ottla.config.definitions import ConfigError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime, system_runtime
 from ottla.spark.errors import OffsetError, SourceError, TopicMissing
-from ottla.spark.loop_thread import LoopClosed, LoopThread
+from ottla.spark.loop_thread import LoopClosed, LoopThread, Work
 from ottla.spark.options import EARLIEST, LATEST, Connect, Subscription
 from ottla.types import ZERO_TOPIC_ID, TopicPartition, format_topic_id
 from ottla.wire import messages as m
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -79,14 +76,14 @@ class KafkaClient:
         """The result; what Kafka or the network says becomes a SourceError."""
         return self.result(self.begin(coroutine))
 
-    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Work[T]:
         """Goes on while the caller does something else; `result` waits for it."""
         with self.plain_errors():
             return self.thread.begin(coroutine)
 
-    def result(self, future: Future[T]) -> T:
+    def result(self, work: Work[T]) -> T:
         with self.plain_errors():
-            return self.thread.result(future)
+            return self.thread.result(work)
 
     @contextmanager
     def plain_errors(self) -> Iterator[None]:

@@ -7,12 +7,11 @@ retries and deadlines must not rest with it, so the loop runs beside whoever use
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ottla.errors import InvariantViolated, OttlaError
 
@@ -20,10 +19,63 @@ T = TypeVar("T")
 
 # How long the end of a process waits for the thread: a socket is closed in a moment.
 _END_S = 5.0
+# How often whoever waits looks whether there is still a loop.
+_LOOK_S = 1.0
 
 
 class LoopClosed(OttlaError):
     """Nothing runs on this loop any more."""
+
+
+class Work(Generic[T]):
+    """What a coroutine on the loop comes to.
+
+    Not a `concurrent.futures.Future`: its condition is Python, and an interrupt (a signal runs its
+    handler between any two steps of the main thread) can leave it locked. The loop's thread would
+    then wait for it for ever. Here whoever waits takes one lock that nobody else takes.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._loop = loop
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+        self._done = threading.Lock()
+        self._done.acquire()
+        self.is_done = False
+
+    def start(self) -> None:
+        """On the loop, as everything but `wait`, `outcome` and `cancel`."""
+        self._task = self._loop.create_task(self._coroutine)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # asyncio would complain of one that nobody has asked for
+        self.is_done = True
+        self._done.release()
+
+    def wait(self, timeout_s: float) -> bool:
+        return self.is_done or self._done.acquire(timeout=timeout_s)
+
+    def outcome(self) -> T:
+        """When it is done."""
+        if self._task is None:
+            raise InvariantViolated("nothing was begun that could be done")
+        try:
+            return self._task.result()
+        except asyncio.CancelledError:
+            raise LoopClosed("the client was closed meanwhile") from None
+
+    def cancel(self) -> None:
+        """Waits for nothing."""
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            pass  # the loop is closed, and everything on it ended
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 class LoopThread:
@@ -44,33 +96,31 @@ class LoopThread:
         # Also where nobody calls `close`: before the interpreter ends, or when this is forgotten.
         self._end = weakref.finalize(self, _stop, self._pid, self._loop, self._thread)
 
-    def begin(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Starts it on the loop; the future is for `result`."""
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Work[T]:
+        """Starts it on the loop; what is returned is for `result`."""
         if os.getpid() != self._pid:
             coroutine.close()
             raise InvariantViolated("a loop does not survive the fork of its process")
+        work = Work(self._loop, coroutine)
         try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            self._loop.call_soon_threadsafe(work.start)
         except RuntimeError:
             coroutine.close()
             raise LoopClosed("the client is closed") from None
+        return work
 
-    def result(self, future: concurrent.futures.Future[T]) -> T:
+    def result(self, work: Work[T]) -> T:
         """What it comes to. Whatever interrupts the wait (Ctrl-C, the end of a task) also ends the
         work."""
-        # Not `future.result`: an interrupt in the midst of its condition can leave that locked.
         try:
-            done = threading.Lock()
-            done.acquire()
-            future.add_done_callback(lambda _: done.release())
-            done.acquire()
+            while not work.wait(_LOOK_S):
+                # The loop may have been closed in the moment when the work was handed to it.
+                if not self._thread.is_alive() and not work.is_done:
+                    raise LoopClosed("the client was closed meanwhile")
         except BaseException:
-            future.cancel()
+            work.cancel()
             raise
-        try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise LoopClosed("the client was closed meanwhile") from None
+        return work.outcome()
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         """Has the loop call it soon; nothing happens where the loop is closed."""
@@ -115,12 +165,17 @@ def _serve(loop: asyncio.AbstractEventLoop, at_end: Callable[[], Awaitable[None]
 
 
 async def _finish(at_end: Callable[[], Awaitable[None]]) -> None:
+    await _cancel_all()
+    await at_end()
+    await asyncio.sleep(0)  # transports say goodbye in the turn after their end
+    await _cancel_all()  # what was begun meanwhile
+
+
+async def _cancel_all() -> None:
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
-    await at_end()
-    await asyncio.sleep(0)  # transports say goodbye in the turn after their end
 
 
 def _stop(pid: int, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:

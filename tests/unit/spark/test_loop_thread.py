@@ -61,7 +61,7 @@ def test_an_interrupted_wait_ends_the_work(
 
     work = thread.begin(forever(begun, ended))
     assert begun.wait(WAIT_S)
-    monkeypatch.setattr(work, "add_done_callback", interrupt)
+    monkeypatch.setattr(work, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
         thread.result(work)
     assert ended.wait(WAIT_S)
@@ -142,3 +142,33 @@ os.waitpid(child, 0)
 """
     expected = ["InvariantViolated", "ended in child", "ended in parent"]
     assert run_script(_BEGINNING + code).splitlines() == expected
+
+
+def test_a_signal_at_any_moment_of_a_wait_leaves_the_loop_at_work() -> None:
+    """Real ones, between any two steps of `begin` and `result`, as Ctrl-C comes."""
+    code = """
+import faulthandler, random, signal
+faulthandler.dump_traceback_later(20, exit=True)  # says where it hangs
+armed = False
+def interrupt(*_):
+    global armed
+    if armed:
+        armed = False
+        raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+async def wait(): await asyncio.sleep(0.001)
+async def seven(): return 7
+chance, interrupted = random.Random(5), 0
+for _ in range(2000):
+    work = thread.begin(wait())
+    try:
+        armed = True
+        signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-6, 60e-6))
+        thread.result(work)
+        armed = False
+    except KeyboardInterrupt:
+        interrupted += 1
+    assert thread.result(thread.begin(seven())) == 7
+print("interrupted", interrupted > 200)
+"""
+    assert run_script(_BEGINNING + code) == "interrupted True\nended in parent\n"

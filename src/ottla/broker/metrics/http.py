@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from ottla.security.own_hosts import names_us
@@ -34,9 +34,15 @@ class MetricsServer:
     """Serves what `render` gives, until `close`, to those who ask for one of the `hosts`."""
 
     def __init__(
-        self, render: Render, hosts: Collection[str] = (), *, setting: str = "ottla.metrics.hosts"
+        self,
+        render: Render,
+        hosts: Collection[str] = (),
+        *,
+        setting: str = "ottla.metrics.hosts",
+        documents: Mapping[str, Callable[[], bytes]] | None = None,
     ) -> None:
-        """`setting` is the one that `hosts` came from."""
+        """`setting` is the one that `hosts` came from; `documents` are JSON, by path."""
+        self._documents = {path.encode(): make for path, make in (documents or {}).items()}
         self._render = render
         self._refused = _REFUSED.format(setting).encode()
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
@@ -84,6 +90,9 @@ class MetricsServer:
             return _response("400 Bad Request", b"one Host, please\n", method)
         if hosts and not self.is_ours(hosts[0]):
             return _response("403 Forbidden", self._refused, method)
+        make = self._documents.get(path)
+        if make is not None and method in (b"GET", b"HEAD"):
+            return _response("200 OK", make(), method, "application/json")
         if path != b"/metrics":
             return _response("404 Not Found", b"try /metrics\n", method)
         if method not in (b"GET", b"HEAD"):
@@ -181,9 +190,9 @@ def hosts_named(head: bytes) -> list[str]:
     return found
 
 
-def _response(status: str, body: bytes, method: bytes) -> bytes:
+def _response(status: str, body: bytes, method: bytes, content_type: str = CONTENT_TYPE) -> bytes:
     head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\n"
+        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (b"" if method == b"HEAD" else body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +23,7 @@ from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.client.admin.client import Admin
+    from ottla.client.admin.inner_views import BrokerView
     from ottla.client.admin.types import Reassignment
     from ottla.client.cluster import Node
     from ottla.console.web.access import Access
@@ -162,15 +163,17 @@ class Watch:
             rates_by=self._rates_by,
         )
 
-    async def _views(self, ids: Iterable[int]) -> tuple[dict[int, Any], frozenset[int]]:
+    async def _views(
+        self, ids: Iterable[int]
+    ) -> tuple[dict[int, BrokerView | None], frozenset[int]]:
         """What each broker says of itself (None: it is not Ottla's), and who says nothing."""
-        views: dict[int, Any] = {}
+        views: dict[int, BrokerView | None] = {}
         silent = set()
 
         async def ask(broker: int) -> None:
             try:
                 async with asyncio.timeout(_ANSWER_S):
-                    views[broker] = await _view(self._admin, "broker_view", broker)
+                    views[broker] = await self._admin.broker_view(broker, limit=0)
             except (TimeoutError, OSError):
                 silent.add(broker)
             except KafkaError as error:
@@ -182,13 +185,17 @@ class Watch:
         await asyncio.gather(*map(ask, ids))
         return views, frozenset(silent)
 
-    async def _note_rates(self, ids: list[int], views: dict[int, Any]) -> dict[int, Rate]:
+    async def _note_rates(
+        self, ids: list[int], views: dict[int, BrokerView | None]
+    ) -> dict[int, Rate]:
         samples: dict[int, Sample | None] = {}
         if any(views.values()):
             self._rates_by = BY_COUNTERS
             for broker in ids:
                 v = views.get(broker)
-                samples[broker] = v and Sample(v.clock_ms, v.started_ms, v.bytes_in, v.bytes_out)
+                samples[broker] = (
+                    None if v is None else Sample(v.clock_ms, v.started_ms, v.bytes_in, v.bytes_out)
+                )
         else:
             samples = await self._sizes(ids)
             if not samples:  # not due yet: what was known last still holds
@@ -234,7 +241,7 @@ class Watch:
         self._epoch_of, self._epoch_at_s = controller, self._now_s()
         try:
             async with asyncio.timeout(_ANSWER_S):
-                view = await _view(self._admin, "controller_view")
+                view = await self._admin.controller_view(limit=0)
             self._epoch = None if view is None else view.epoch
         except (OttlaError, OSError, TimeoutError):
             self._epoch, self._epoch_of = None, None
@@ -257,12 +264,6 @@ class Watch:
         return {
             topic: self._min_in_sync[topic][1] for topic in wanted if topic in self._min_in_sync
         }
-
-
-async def _view(admin: Admin, name: str, *of: int) -> Any:
-    """None where the client or the broker does not know the call."""
-    call = getattr(admin, name, None)
-    return None if call is None else await call(*of, limit=0)
 
 
 async def _min_in_sync(admin: Admin, topics: Iterable[str]) -> dict[str, int]:

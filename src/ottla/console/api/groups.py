@@ -44,7 +44,10 @@ class GroupList(msgspec.Struct):
 async def listing(call: Call) -> GroupList:
     found = await _admin(call).list_groups()
     return GroupList(
-        [Listed(g.group_id, g.state, g.type or _CLASSIC, g.protocol_type) for g in found]
+        [
+            Listed(g.group_id, g.state, g.type.capitalize() or _CLASSIC, g.protocol_type)
+            for g in found
+        ]
     )
 
 

@@ -103,8 +103,8 @@ class Running(msgspec.Struct):
 class Wish(msgspec.Struct):
     """Numbers and names with commas between them."""
 
-    topics: str
-    brokers: str
+    topics: str = ""
+    brokers: str = ""
     rack_aware: bool = True
 
 
@@ -191,6 +191,8 @@ async def generate(call: Call) -> list[PlannedMove]:
     topics = [name for name in wish.topics.split(",") if name]
     if not topics:
         raise invalid("Name at least one topic.", "topics")
+    if not wish.brokers:
+        raise invalid("Choose at least one broker.", "brokers")
     try:
         brokers = reassignment_plan.parse_broker_list(wish.brokers)
         known = await reassignment.replicas_of(call.admin, topics)

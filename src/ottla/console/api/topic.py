@@ -17,7 +17,7 @@ from ottla.console import commands
 from ottla.console.api.topics import Assignment, Int32, at_field
 from ottla.console.picture import fresh_picture
 from ottla.console.topic_numbers import TIMEOUT_MS, offsets_of, replica_sizes
-from ottla.console.web.failures import from_exception, invalid
+from ottla.console.web.failures import from_exception
 from ottla.console.web.live import Snapshots
 from ottla.console.web.routes import Call, Feed, Route
 from ottla.errors import ErrorCode, KafkaError
@@ -407,11 +407,12 @@ class TopicQuery(msgspec.Struct):
 
 def _open(call: Call) -> Source:
     name = call.query.name
-    try:
-        names.validate(name)
-    except KafkaError as error:
-        raise invalid(str(error), "name") from None
-    return Snapshots(lambda: _topic(call, name))
+
+    async def take() -> Topic:
+        names.validate(name)  # here, so that the stream tells of it: a browser hides why one failed
+        return await _topic(call, name)
+
+    return Snapshots(take)
 
 
 ROUTES: list[Any] = [

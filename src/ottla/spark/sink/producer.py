@@ -18,8 +18,7 @@ from ottla.types import TopicPartition
 from ottla.wire.columnar_encode import EncodedBatch, Producer, seal
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
+    from ottla.spark.loop_thread import Work
     from ottla.spark.options import SinkOptions
     from ottla.spark.sink.transactions import Transaction
 
@@ -44,7 +43,7 @@ class BatchProducer:
             identity=NOBODY if transaction is None else transaction.identity,
         )
         self._pipeline = BatchPipeline(client.cluster, self._sender)
-        self._under_way: Future[None] | None = None
+        self._under_way: Work[None] | None = None
 
     def start(self) -> None:
         self._client.run(self._sender.start())

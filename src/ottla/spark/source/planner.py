@@ -74,9 +74,12 @@ class Planner:
             now.topics, self._positions(self._options.starting, "starting", now, earliest)
         )
 
-    def between(self, start: o.Offsets, end: o.Offsets) -> list[o.OffsetRange]:
-        """The ranges of one micro-batch, also of one that is run again after a restart."""
-        topics = self._topics(end)
+    def between(
+        self, start: o.Offsets, end: o.Offsets, *, seen: Mapping[str, TopicNow] | None = None
+    ) -> list[o.OffsetRange]:
+        """The ranges of one micro-batch, also of one that is run again after a restart. Without
+        `seen`, the topics as they were when its end was chosen, they are looked at."""
+        topics = self._topics(end) if seen is None else seen
         self.report(o.losses_since(end, topics, {}))
         ends = {}
         for partition, offset in o.iter_partitions(end):
@@ -111,6 +114,15 @@ class Planner:
         fresh = [p for p in now.latest if not _continues(start, now, p)]
         earliest = self._client.earliest(fresh) if fresh else {}
         return now, o.continued(start, now.topics, earliest, now.latest)
+
+    def still_there(self, start: o.Offsets, seen: Observation) -> bool:
+        """Is what was seen all that there is, by one look at the topics? `seen` has ends that were
+        taken before it, and topics that were looked at before those."""
+        if not all(_continues(start, seen, partition) for partition in seen.latest):
+            return False
+        if o.losses_since(start, seen.topics, seen.latest):
+            return False
+        return self._client.topics(self._options.subscription) == seen.topics
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._client.latest(partitions, read_committed=self._options.read_committed)

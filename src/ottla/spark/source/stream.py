@@ -31,6 +31,7 @@ class StreamPlanner:
         self._told: dict[str, Any] | None = None
         # Where the query begins, until Spark has it as the end of a micro-batch.
         self._first: dict[str, Any] | None = None
+        self._chosen: dict[str, Any] | None = None
 
     def close(self) -> None:
         self._client.close()
@@ -48,7 +49,9 @@ class StreamPlanner:
         self._first = None
         if start == end:
             return []
-        return self._planner.between(o.from_json(start), o.from_json(end))
+        # The end that was chosen a moment ago is of the topics that were seen then.
+        seen = self._seen.topics if self._seen is not None and end == self._chosen else None
+        return self._planner.between(o.from_json(start), o.from_json(end), seen=seen)
 
     def last_seen(self) -> dict[str, Any] | None:
         if self._seen is None:
@@ -58,7 +61,7 @@ class StreamPlanner:
     def stop_at_present(self) -> None:
         """Trigger.AvailableNow: what is there now is all there is."""
         self._target = self._planner.observe(since={})
-        self._seen = self._target
+        self._seen, self._seen_s = self._target, self._client.now_s()
 
     def latest(
         self, start: dict[str, Any], max_rows: int | None, min_rows: int | None
@@ -71,7 +74,8 @@ class StreamPlanner:
         if wait_s > 0:
             self._client.pause(wait_s * 1000)
         sent, begun_s = self._client.requests, self._client.now_s()
-        end = self._look(start, max_rows, min_rows)
+        self._chosen = None
+        end = self._chosen = self._look(start, max_rows, min_rows)
         if end == start:
             self._next_look_s = begun_s + (self._client.requests - sent) / IDLE_REQUESTS_PER_S
         return end
@@ -107,9 +111,10 @@ class StreamPlanner:
         self, start: dict[str, Any], max_rows: int | None, min_rows: int | None
     ) -> dict[str, Any]:
         begun = o.from_json(start)
-        if self._target is None and not self._has_news(begun):
+        ends = self._ends()
+        if ends == dict(o.iter_partitions(begun)) and self._target is None:
             return start
-        now, positions = self._observe_since(begun)
+        now, positions = self._quick_look(begun, ends) or self._long_look(begun)
         latest = self._capped(begun, now, positions)
         waiting = o.waiting(positions, latest)
         if min_rows is not None and self._target is None and not self._is_due(waiting, min_rows):
@@ -124,10 +129,33 @@ class StreamPlanner:
         late_s = self._client.now_s() - self._last_batch_s
         return waiting >= min_rows or late_s * 1000 >= self._options.max_trigger_delay_ms
 
-    def _observe_since(self, begun: o.Offsets) -> tuple[Observation, dict[TopicPartition, int]]:
+    def _ends(self) -> dict[TopicPartition, int] | None:
+        """Of the partitions that were seen lately: one question for each of their leaders."""
+        if self._seen is None or self._client.now_s() - self._seen_s > METADATA_MAX_AGE_S:
+            return None
+        try:
+            return self._planner.ends(list(self._seen.latest))
+        except SourceError:
+            return None  # the long look says what is wrong
+
+    def _quick_look(
+        self, begun: o.Offsets, ends: dict[TopicPartition, int] | None
+    ) -> tuple[Observation, dict[TopicPartition, int]] | None:
+        """Where there is nothing new but records: the usual micro-batch."""
+        if self._seen is None or ends is None:
+            return None
+        now = Observation(self._seen.topics, ends)
+        try:
+            if not self._planner.still_there(begun, now):
+                return None
+        except SourceError:
+            return None
+        self._seen, self._seen_s = now, self._client.now_s()
+        return now, o.continued(begun, now.topics, {}, ends)
+
+    def _long_look(self, begun: o.Offsets) -> tuple[Observation, dict[TopicPartition, int]]:
         now, positions = self._planner.observe_since(begun)
-        self._seen = now
-        self._seen_s = self._client.now_s()
+        self._seen, self._seen_s = now, self._client.now_s()
         return now, positions
 
     def _capped(
@@ -144,13 +172,3 @@ class StreamPlanner:
             for p, end in now.latest.items()
             if p in known
         }
-
-    def _has_news(self, begun: o.Offsets) -> bool:
-        """A cheap look: the ends of the known partitions, and new ones from time to time."""
-        if self._seen is None or self._client.now_s() - self._seen_s > METADATA_MAX_AGE_S:
-            return True
-        try:
-            latest = self._planner.ends(list(self._seen.latest))
-        except SourceError:
-            return True  # the long look says what is wrong
-        return latest != dict(o.iter_partitions(begun))

@@ -39,9 +39,10 @@ export function dataTable({ label, columns, key, empty = "Nothing here.", sort =
       head,
       ...columns.map((column) => {
         const isSorted = column.by && sorted.name === column.name;
-        const title = column.by
-          ? h("button", { type: "button", class: "sort", onclick: () => setSort(column.name) }, column.title, h("span", { class: "sort-mark", "aria-hidden": "true" }, isSorted ? (sorted.descending ? "▾" : "▴") : ""))
-          : column.title;
+        const mark = h("span", { class: "sort-mark", "aria-hidden": "true" }, isSorted ? (sorted.descending ? "▾" : "▴") : "");
+        // Before the title of numbers, so that it ends where they end.
+        const parts = column.numeric ? [mark, column.title] : [column.title, mark];
+        const title = column.by ? h("button", { type: "button", class: "sort", onclick: () => setSort(column.name) }, ...parts) : column.title;
         return h("th", { scope: "col", class: column.numeric ? "num" : "", "aria-sort": isSorted ? (sorted.descending ? "descending" : "ascending") : null, style: column.width ? { width: column.width } : {} }, title);
       }),
     );

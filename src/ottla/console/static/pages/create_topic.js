@@ -3,7 +3,7 @@ import { confirmWrite } from "../lib/confirm.js";
 import { debounced, fill, h, path } from "../lib/dom.js";
 import { field, showAtField } from "../lib/form.js";
 import { plural } from "../lib/format.js";
-import { failure, problemPlace } from "../lib/notices.js";
+import { problemPlace } from "../lib/notices.js";
 import { navigate } from "../lib/router.js";
 import { placementDrawing } from "./placement_drawing.js";
 
@@ -17,11 +17,11 @@ const PLACED_BY = [
 ];
 
 export async function mount(root, { signal, side }) {
-  const catalogue = await get("/topic-configs", {}, { signal });
+  const [catalogue, brokers] = await Promise.all([get("/topic-configs", {}, { signal }), countBrokers(signal)]);
   const problem = problemPlace();
   const name = field({ name: "name", label: "Name", help: "Letters, digits, dot, underscore and hyphen; at most 249.", attributes: { required: true } });
   const partitions = field({ name: "partitions", label: "Partitions", type: "number", value: "3", help: "Empty: the cluster's default.", attributes: { min: 1, step: 1 } });
-  const factor = field({ name: "replication_factor", label: "Replication factor", type: "number", value: "1", help: "Empty: the cluster's default.", attributes: { min: 1, step: 1 } });
+  const factor = field({ name: "replication_factor", label: "Replication factor", type: "number", value: String(Math.max(1, Math.min(3, brokers))), help: "Empty: the cluster's default.", attributes: { min: 1, step: 1 } });
   const placed = field({ name: "placed", label: "Replicas are placed", type: "select", options: PLACED_BY, value: "cluster" });
   const hand = field({ name: "assignment", label: "Brokers of each partition", type: "textarea", help: "A line for each partition, its preferred leader first: 1, 2, 3", attributes: { spellcheck: "false" } });
   const chosen = configChooser(catalogue);
@@ -54,7 +54,9 @@ export async function mount(root, { signal, side }) {
     }[how];
     drawing.setControls(how !== "hand");
   };
+  let asked = 0;
   const redraw = async () => {
+    const own = (asked += 1);
     arrange();
     if (placed.value() === "hand") {
       const read = readAssignment(hand.value());
@@ -62,11 +64,13 @@ export async function mount(root, { signal, side }) {
       return;
     }
     try {
-      drawing.show(await get("/placement-steps", { partitions: partitions.value() ?? 1, replication_factor: factor.value() ?? 1, ...drawing.numbers() }, { signal }));
+      const drawn = await get("/placement-steps", { partitions: partitions.value() ?? 1, replication_factor: factor.value() ?? 1, ...drawing.numbers() }, { signal });
+      if (own !== asked) return; // an older answer than the one that is there
+      drawing.show(drawn);
       partitions.setError(null);
       factor.setError(null);
     } catch (error) {
-      if (error.name === "AbortError") return;
+      if (error.name === "AbortError" || own !== asked) return;
       drawing.say(error.message);
       showAtField([partitions, factor], error);
     }
@@ -74,6 +78,8 @@ export async function mount(root, { signal, side }) {
   const later = debounced(150, () => signal.aborted || redraw());
   for (const one of [partitions, factor, placed, hand]) one.input.addEventListener("input", later);
   drawing.onChange(redraw);
+  // What was wrong is another thing now.
+  form.addEventListener("input", (event) => fields().find((one) => one.input === event.target)?.setError(null));
 
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -101,15 +107,17 @@ export async function mount(root, { signal, side }) {
   });
   arrange();
   name.input.focus();
-  try {
-    const brokers = (await get("/placement-steps", { partitions: 1, replication_factor: 1 }, { signal })).places.length;
-    factor.input.value = String(Math.min(3, brokers));
-  } catch (error) {
-    if (error.name === "AbortError") return;
-    fill(drawing.node, failure(error));
-    return;
-  }
   await redraw();
+}
+
+/** 0 where the cluster does not say: then the drawing tells why. */
+async function countBrokers(signal) {
+  try {
+    return (await get("/placement-steps", { partitions: 1, replication_factor: 1 }, { signal })).places.length;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    return 0;
+  }
 }
 
 function described(made) {

@@ -56,9 +56,9 @@ function mountList(root, { signal, query }) {
     columns: [
       { name: "id", title: "Group", cell: (g) => h("a", { href: groupHref(g.id), class: "clip" }, shownId(g.id)), by: (g) => g.id },
       { name: "state", title: "State", cell: (g) => stateBadge(g.state), by: (g) => g.state, width: "150px" },
-      { name: "type", title: "Type", cell: (g) => g.type, by: (g) => g.type, width: "110px" },
-      { name: "members", title: "Members", numeric: true, cell: (g) => known.cell(g.id, "members"), by: (g) => known.value(g.id, "members"), width: "110px" },
       { name: "lag", title: "Lag", numeric: true, cell: (g) => known.cell(g.id, "lag"), by: (g) => known.value(g.id, "lag"), width: "130px" },
+      { name: "members", title: "Members", numeric: true, cell: (g) => known.cell(g.id, "members"), by: (g) => known.value(g.id, "members"), width: "110px" },
+      { name: "type", title: "Type", cell: (g) => g.type, by: (g) => g.type, width: "110px" },
     ],
     sort: { name: query.get("sort") ?? "id", descending: query.get("desc") === "true" },
     onSort: (name, descending) => {
@@ -176,7 +176,7 @@ function mountGroup(root, id, { signal, side, session }) {
     h("button", { class: "button", type: "button", disabled: true, onclick: () => act(deleteDialog(id), () => "Deleted.").then((done) => done && navigate("/groups")) }, "Delete…"),
   ];
   if (!session.read_only) fill(side, ...buttons);
-  fill(root, h("div", { class: "stack" }, h("div", { class: "row" }, h("h2", { class: "grow wrap-anywhere" }, shownId(id)), h("a", { href: "/groups" }, "All groups")), h("div", {}, problem.node, told), place));
+  fill(root, h("div", { class: "stack" }, h("div", { class: "row" }, h("h2", { class: "grow wrap-anywhere" }, shownId(id)), h("a", { href: "/groups" }, "All groups")), problem.node, told, place));
   const take = (value, isWhole) => {
     for (const button of buttons) button.disabled = false;
     group = value;
@@ -250,7 +250,7 @@ function groupView(signal) {
   };
   const lines = () => {
     const highest = [...rows.values()].filter((row) => row.lag).sort((a, b) => b.lag - a.lag).slice(0, 5);
-    return [{ name: "all partitions", values: totals }, ...(rows.size > 1 ? highest.map((row) => ({ name: `${row.topic} ${row.partition}`, values: history.get(row.key) ?? [] })) : [])];
+    return [{ name: "all partitions", values: totals }, ...(highest.length > 1 ? highest.map((row) => ({ name: `${row.topic} ${row.partition}`, values: history.get(row.key) ?? [] })) : [])];
   };
   const timer = setInterval(tick, STEP_MS);
   signal.addEventListener("abort", () => clearInterval(timer));

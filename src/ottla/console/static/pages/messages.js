@@ -276,7 +276,7 @@ function partView(name, which, topic, record) {
   }
   const body = h("div", {});
   const place = path`/messages/${topic}/${record.partition}/${record.offset}`;
-  let way = jsonOf(data) ? "JSON" : isText(data) ? "Text" : "Hex";
+  let way = isTree(jsonOf(data)) ? "JSON" : isText(data) ? "Text" : "Hex";
   const draw = () => {
     const json = way === "JSON" ? jsonOf(data) : undefined;
     const buttons = ["Text", "JSON", "Hex"].map((one) =>
@@ -303,7 +303,7 @@ function partView(name, which, topic, record) {
     event.target.disabled = true;
     try {
       data = (await get(place))[which];
-      if (jsonOf(data) && way === "Text") way = "JSON";
+      if (isTree(jsonOf(data)) && way === "Text") way = "JSON";
       draw();
     } catch (error) {
       fill(body, failure(error));
@@ -312,6 +312,10 @@ function partView(name, which, topic, record) {
   draw();
   node.append(body);
   return node;
+}
+
+function isTree(json) {
+  return typeof json?.value === "object" && json.value !== null;
 }
 
 function textView(data) {

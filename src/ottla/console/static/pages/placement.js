@@ -45,8 +45,8 @@ class PlacementPage {
     this.wantedBroker = query.get("broker") ?? "";
     this.onlyWrong = h("input", { type: "checkbox", id: "only-wrong", checked: query.get("only") === "wrong" });
     this.total = h("span", { class: "muted", role: "status" });
-    this.pendingPlace = h("div", { class: "stack" });
-    this.runningPlace = h("div", { class: "stack" });
+    this.pendingPlace = h("div", { class: "placement-place" });
+    this.runningPlace = h("div", { class: "placement-place stack" });
     this.grid = new Grid(this);
     const refilter = debounced(120, () => this.filter());
     this.search.addEventListener("input", refilter);
@@ -192,7 +192,8 @@ class PlacementPage {
       partitions: all.map(({ topic, partition, target }) => ({ topic, partition, replicas: target })),
       throttle,
       additional,
-      elect: all.some(({ now, target }) => now[0] !== target[0]),
+      // A leader that stays stays the leader, until the first replica is elected.
+      elect: all.some(({ now, target }) => now[0] !== target[0] && target.includes(now[0])),
     };
     const done = await confirmWrite({ title: `Move ${plural(all.length, "partition")}`, method: "POST", path: "/placement/moves", body, verb: "Move", describe: (plan) => planNode(plan, throttle) });
     if (done !== null) this.dropAll();

@@ -76,6 +76,7 @@ function childrenCard(node, ask) {
 
 function nodeCard(node) {
   const stat = node.stat;
+  if (stat === null) return h("section", { class: "card" }, h("h2", {}, "Data"), dataNode(null));
   const facts = [
     ["Size", `${bytes(stat.data_bytes)}`],
     ["Version", `${count(stat.version)} (children ${count(stat.children_version)}, ACL ${count(stat.acl_version)})`],

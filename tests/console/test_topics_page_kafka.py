@@ -1,0 +1,63 @@
+"""The same page on Apache Kafka 4.1, where placement has another rule, without ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from ottla.testing.java import KraftKafka
+from tests.support.console.administration import administer
+from tests.support.console.browser import WIDE, Complaints
+from tests.support.console.process import running_console
+from tests.support.console.topic_steps import config_row, create, delete, expand, set_config
+from tests.support.peers.java_tools import need_jars
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[KraftKafka]:
+    need_jars("kafka-4.1")
+    with KraftKafka(heap="512m") as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def page(browser: Browser, kafka: KraftKafka) -> Iterator[Page]:
+    with (
+        running_console(kafka.bootstrap_servers) as address,
+        browser.new_context(viewport=WIDE, base_url=address) as context,
+    ):
+        context.set_default_timeout(20_000)
+        page = context.new_page()
+        complaints = Complaints(page)
+        yield page
+        assert complaints.lines == []
+
+
+def test_from_creation_to_deletion_on_kafka_4(page: Page, kafka: KraftKafka) -> None:
+    name = "on.kafka"
+    create(page, name, partitions=3, factor=1, configs={"retention.ms": "86400000"})
+    set_config(page, "segment.bytes", "2097152")
+    expect(config_row(page, "segment.bytes")).to_contain_text("set here")
+    # Kafka's documentation is HTML: it is shown as text, without tags.
+    expect(config_row(page, "segment.bytes")).not_to_contain_text("<")
+    expect(config_row(page, "retention.ms")).to_contain_text("86400000")
+    expect(config_row(page, "retention.ms")).to_contain_text("Default: 604800000")
+    rows = expand(page, 5, exactly=True)
+    assert [row.split("\t")[0] for row in rows] == ["3", "4"]
+    described = administer(kafka.bootstrap_servers, lambda admin: admin.describe_topics([name]))
+    assert len(described[name].partitions) == 5
+    page.goto("/topics")
+    expect(page.get_by_role("link", name=name)).to_be_visible()
+    page.get_by_role("link", name=name).click()
+    delete(page, name)
+    page.goto("/create-topic")
+    page.get_by_label("Name", exact=True).fill("bad name")
+    page.get_by_role("button", name="Create…").click()
+    expect(page.get_by_role("alert").filter(has_text="ame")).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_be_focused()
