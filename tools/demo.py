@@ -8,6 +8,7 @@ promised. `--keep` leaves the cluster up.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import shutil
 import signal
@@ -20,10 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
 
+from ottla.client.admin.client import Admin
+from ottla.console.life.watch import Record, take_record
 from ottla.errors import OttlaError
 from ottla.pipelines import load_pipeline
 from ottla.pipelines.live import LiveView
@@ -319,7 +323,18 @@ def save_plot(story: Story, path: Path) -> None:
     good(f"plot: {path}")
 
 
-def run(keep: bool, plot: Path) -> None:
+def save_record(cluster: ProcessCluster, path: Path) -> None:
+    """For the console's page Life of a topic, which plays it again."""
+
+    async def take() -> Record:
+        async with Admin.connect(system_runtime(), cluster.bootstrap_servers) as admin:
+            return await take_record(admin, system_runtime().clock.now_ms())
+
+    path.write_bytes(msgspec.json.encode(asyncio.run(take())))
+    good(f"record: {path}; the console plays it at /life")
+
+
+def run(keep: bool, plot: Path, record: Path) -> None:
     began = time.monotonic()
     console.print(
         "[bold]Ottla[/]: files -> topics -> Parquet on Spark; a topic grows, a broker dies"
@@ -340,6 +355,7 @@ def run(keep: bool, plot: Path) -> None:
         produced = run_pipeline(cluster, spark, scratch, story)
         compare(cluster, spark, scratch, produced)
         save_plot(story, plot)
+        save_record(cluster, record)
         if keep:
             ending.pop_all()
             stop_session(spark)
@@ -367,12 +383,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Ottla's demo.")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     parser.add_argument("--plot", type=Path, default=Path("ottla-demo.html"))
+    parser.add_argument("--record", type=Path, default=Path("ottla-life.json"))
     options = parser.parse_args()
     # `kill` and closing the terminal clean up as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        run(options.keep, options.plot.absolute())
+        run(options.keep, options.plot.absolute(), options.record.absolute())
     except (DemoFailed, OttlaError) as failure:
         console.print(f"[bold red]failed:[/] {failure}")
         return 1
