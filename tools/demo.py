@@ -9,6 +9,7 @@ record of what happened to the topics is left, and a page that replays it.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import shutil
 import signal
@@ -22,10 +23,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
 
+from ottla.client.admin.client import Admin
+from ottla.console.life.watch import Record, take_record
 from ottla.errors import OttlaError
 from ottla.pipelines import load_pipeline
 from ottla.pipelines.announcement import Announcer, announced
@@ -328,17 +332,14 @@ def compare(cluster: ProcessCluster, spark: SparkSession, scratch: Path, sent: P
     good(f"records of all {partitions} partitions, also of those that came later")
 
 
-def save_record(cluster: ProcessCluster, path: Path) -> list[dict[str, Any]]:
-    """What the controller did, as it told it: one JSON object a line."""
+def events_of(cluster: ProcessCluster) -> list[dict[str, Any]]:
+    """What the controller did, as it told it."""
     command = [sys.executable, "-m", "ottla", "events", "--output", "json"]
     command += ["--bootstrap-server", cluster.bootstrap_servers]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if told.returncode != 0:
         raise DemoFailed(f"ottla events failed: {told.stderr.strip()}")
-    path.write_text(told.stdout)
-    events = [json.loads(line) for line in told.stdout.splitlines()]
-    good(f"record: {path}, {len(events)} steps of the controller")
-    return events
+    return [json.loads(line) for line in told.stdout.splitlines()]
 
 
 def save_page(story: Story, events: list[dict[str, Any]], path: Path) -> None:
@@ -346,7 +347,18 @@ def save_page(story: Story, events: list[dict[str, Any]], path: Path) -> None:
     good(f"page:   {path} replays it: drag the slider")
 
 
-def run(keep: bool, plot: Path) -> None:
+def save_record(cluster: ProcessCluster, path: Path) -> None:
+    """For the console's page Life of a topic, which plays it again."""
+
+    async def take() -> Record:
+        async with Admin.connect(system_runtime(), cluster.bootstrap_servers) as admin:
+            return await take_record(admin, system_runtime().clock.now_ms())
+
+    path.write_bytes(msgspec.json.encode(asyncio.run(take())))
+    good(f"record: {path}; the console plays it at /life")
+
+
+def run(keep: bool, plot: Path, record: Path) -> None:
     began = time.monotonic()
     console.print(
         "[bold]Ottla[/]: files -> topics -> Parquet on Spark; a topic grows, a broker dies"
@@ -367,7 +379,8 @@ def run(keep: bool, plot: Path) -> None:
         produced = run_pipeline(cluster, spark, scratch, story)
         compare(cluster, spark, scratch, produced)
         heading(8, "What is left")
-        save_page(story, save_record(cluster, plot.with_suffix(".jsonl")), plot)
+        save_page(story, events_of(cluster), plot)
+        save_record(cluster, record)
         if keep:
             ending.pop_all()
             stop_session(spark)
@@ -395,12 +408,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Ottla's demo.")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     parser.add_argument("--plot", type=Path, default=Path("ottla-demo.html"), help="the page")
+    parser.add_argument("--record", type=Path, default=Path("ottla-life.json"))
     options = parser.parse_args()
     # `kill` and closing the terminal clean up as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        run(options.keep, options.plot.absolute())
+        run(options.keep, options.plot.absolute(), options.record.absolute())
     except (DemoFailed, OttlaError) as failure:
         console.print(f"[bold red]failed:[/] {failure}")
         return 1

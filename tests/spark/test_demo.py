@@ -23,7 +23,14 @@ def test_the_demo(tmp_path):
     scratch = tmp_path / "tmp"
     scratch.mkdir()
     run = subprocess.run(
-        [sys.executable, DEMO, "--plot", tmp_path / "plot.html"],
+        [
+            sys.executable,
+            DEMO,
+            "--plot",
+            tmp_path / "plot.html",
+            "--record",
+            tmp_path / "life.json",
+        ],
         env={**os.environ, "TMPDIR": str(scratch)},
         capture_output=True,
         text=True,
@@ -48,8 +55,9 @@ def test_the_demo(tmp_path):
     plot = (tmp_path / "plot.html").read_text()
     assert "kill -9" in plot and "transform-orders" in plot and "http:" not in plot
     assert "the console, to watch it all: http://127.0.0.1:" in run.stdout
-    events = [json.loads(line) for line in (tmp_path / "plot.jsonl").read_text().splitlines()]
-    assert {event.get("topic") for event in events} >= {"clicks", "orders", "clicks.bad"}
+    record = json.loads((tmp_path / "life.json").read_text())
+    assert record["format"] == "ottla-life"
+    assert {"clicks", "orders"} <= {step["topic"] for step in record["life"]["steps"]}
 
 
 def test_the_demo_without_spark_says_why():
