@@ -120,6 +120,7 @@ PLANS: Mapping[str, PagePlan] = {
             " --judged kafka-4.1": _MINUTES,
         }
     ),
+    "docs/console.md": PagePlan(after=("test ! -e with-console/run/up.pid",)),
     "docs/creation.md": PagePlan(run_by="tests/integration/test_docs_creation.py"),
     "docs/kazoo-suite.md": PagePlan(
         left_out={
