@@ -1,13 +1,16 @@
-"""The same page on Apache Kafka 4.1, where placement has another rule, without ZooKeeper."""
+"""The pages Topics, Cluster and Placement on Apache Kafka 4.1, where placement has another rule,
+without ZooKeeper: what it does not tell is said to be so."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
+from ottla.client.admin.types import NewTopic
 from ottla.testing.java import KraftKafka
 from tests.support.console.administration import administer
 from tests.support.console.browser import WIDE, Complaints
@@ -61,3 +64,19 @@ def test_from_creation_to_deletion_on_kafka_4(page: Page, kafka: KraftKafka) -> 
     page.get_by_role("button", name="Create…").click()
     expect(page.get_by_role("alert").filter(has_text="ame")).to_be_visible()
     expect(page.get_by_label("Name", exact=True)).to_be_focused()
+
+
+def test_all_is_well_on_kafka_4(page: Page, kafka: KraftKafka) -> None:
+    topic = NewTopic("seen.on.kafka", 2, 1)
+    administer(kafka.bootstrap_servers, lambda admin: admin.create_topics([topic]))
+    page.goto("/")
+    expect(page.get_by_text(re.compile("^All is well: 1 broker, "))).to_be_visible()
+    expect(page.get_by_text("KRaft: brokers do not say who the controller is")).to_be_visible()
+    broker = page.get_by_role("article", name="Broker 0")
+    expect(broker).to_contain_text("alive")
+    expect(broker.locator(".flow", has_text="Bytes out")).to_have_attribute(
+        "title", re.compile("do not tell")
+    )
+    expect(broker.locator(".flow", has_text="Bytes out")).to_contain_text("–")
+    page.goto("/placement")
+    expect(page.get_by_role("button", name="seen.on.kafka-1 on broker 0: leader")).to_be_visible()

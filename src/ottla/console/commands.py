@@ -1,4 +1,4 @@
-"""Writes of the Topics page as `ottla` command lines."""
+"""`ottla` command lines for the cluster of a console; the writes of the page Topics."""
 
 from __future__ import annotations
 

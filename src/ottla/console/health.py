@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,8 @@ class Facts:
     """All that is known of a cluster at one moment."""
 
     picture: Picture
-    bootstrap: str
+    # An `ottla` command line for this cluster.
+    command: Callable[..., str]
     moves: Mapping[TopicPartition, Reassignment] = field(default_factory=dict)
     # min.insync.replicas by topic, of those topics where it may matter.
     min_in_sync: Mapping[str, int] = field(default_factory=dict)
@@ -140,7 +141,7 @@ def _controller(facts: Facts) -> Iterable[Finding]:
             "bad",
             "There is no controller: no leader is elected and no topic made until a broker "
             "becomes it.",
-            [_ottla(facts, "cluster")],
+            [facts.command("cluster")],
         )
 
 
@@ -190,7 +191,7 @@ def _failed_folders(facts: Facts, seen: _Seen) -> Iterable[Finding]:
             "bad",
             f"Broker {broker} is alive but {_count(copies, 'replica')} on it cannot be used: a log "
             "folder failed. Mend the disk and start the broker again.",
-            [_ottla(facts, "log-dirs", "--describe", "--broker-list", str(broker))],
+            [facts.command("log-dirs", "--describe", "--broker-list", str(broker))],
             broker=broker,
         )
 
@@ -222,7 +223,7 @@ def _lagging(facts: Facts, seen: _Seen) -> Iterable[Finding]:
             "warn",
             f"Broker {broker} is behind with {_count(copies, 'replica')}: it catches up, or is too "
             "slow for its leaders.",
-            [_ottla(facts, "topics", "--describe", "--under-replicated-partitions")],
+            [facts.command("topics", "--describe", "--under-replicated-partitions")],
             broker=broker,
         )
 
@@ -234,7 +235,7 @@ def _not_preferred(facts: Facts, seen: _Seen) -> Iterable[Finding]:
             "info",
             f"{_count(seen.not_preferred, 'partition')} {was} not led by the first replica, so "
             "the work may be uneven.",
-            [_ottla(facts, "elect", "--election-type", "preferred", "--all-topic-partitions")],
+            [facts.command("elect", "--election-type", "preferred", "--all-topic-partitions")],
         )
 
 
@@ -245,7 +246,7 @@ def _moves(facts: Facts) -> Iterable[Finding]:
             "info",
             f"{_count(count, 'partition')} {'is' if count == 1 else 'are'} being moved: "
             f"{names(sorted(facts.moves))}.",
-            [_ottla(facts, "reassign", "--list")],
+            [facts.command("reassign", "--list")],
             shows=True,
         )
 
@@ -270,11 +271,6 @@ def _brokers(ids: Sequence[int]) -> str:
 def _elect(facts: Facts, kind: str, partitions: Sequence[TopicPartition]) -> str:
     """Of the first of them; others need a file or another command."""
     first = partitions[0]
-    return _ottla(
-        facts, "elect", "--election-type", kind, "--topic", first.topic,
+    return facts.command("elect", "--election-type", kind, "--topic", first.topic,
         "--partition", str(first.partition),
     )  # fmt: skip
-
-
-def _ottla(facts: Facts, name: str, *words: str) -> str:
-    return " ".join(["ottla", name, "--bootstrap-server", facts.bootstrap, *words])

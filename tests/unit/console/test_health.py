@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ottla.client.admin.types import Reassignment
+from ottla.console.commands import ottla
 from ottla.console.health import Facts, Finding, diagnose, may_be_short, missing_brokers, names
 from ottla.console.picture import Picture, picture_of
+from ottla.console.settings import ConsoleSettings
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 
@@ -43,7 +46,7 @@ def picture(
 
 
 def facts(seen: Picture, **more: object) -> Facts:
-    return Facts(seen, "h:1", **more)  # type: ignore[arg-type]
+    return Facts(seen, partial(ottla, ConsoleSettings("h:1")), **more)  # type: ignore[arg-type]
 
 
 def only(findings: list[Finding]) -> Finding:

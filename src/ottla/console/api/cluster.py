@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ottla.config.resources import ResourceType
+from ottla.console.commands import ottla
 from ottla.console.health import Facts, Finding, diagnose, may_be_short, missing_brokers
 from ottla.console.picture import Picture, fresh_picture, picture
 from ottla.console.rates import NO_RATE, POINTS, Rate, Rates, Sample
@@ -74,6 +76,8 @@ class Cluster(msgspec.Struct):
     controller: int | None
     # Only Ottla's controller tells it.
     controller_epoch: int | None
+    # Brokers without ZooKeeper name any broker as the controller: then it is null.
+    is_kraft: bool
     topics: int
     partitions: int
     without_leader: int
@@ -92,16 +96,19 @@ class Cluster(msgspec.Struct):
 class Watch:
     """All that the page knows of a cluster, kept between polls; the one owner of it."""
 
-    def __init__(self, access: Access, bootstrap: str, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, access: Access, command: Callable[..., str], now_s: Callable[[], float]
+    ) -> None:
         self._access = access
         self._admin: Admin = access.admin
-        self._bootstrap = bootstrap
+        self._command = command
         self._now_s = now_s
         # Brokers as they were last seen alive: one that is down keeps its rack.
         self._nodes: dict[int, Node] = {}
         self._rates: dict[int, Rates] = {}
         self._rates_by: str | None = None
         self._signs: object = None
+        self._is_kraft: bool | None = None
         self._epoch: int | None = None
         self._epoch_of: int | None = None
         self._epoch_at_s = float("-inf")
@@ -139,18 +146,21 @@ class Watch:
         seen = await picture(
             self._access, 0.5 if has_changed else _PICTURE_AGE_S, hurry=has_changed
         )
+        if self._is_kraft is None:
+            self._is_kraft = await _is_kraft(self._admin, ids[0])
         self._nodes |= {node.id: node for node in seen.brokers}
         rates = await self._note_rates(ids, views)
         await self._look_up_moves()
         await self._look_up_epoch(alive.controller_id)
         facts = Facts(
-            seen, self._bootstrap, self._moves, await self._look_up_min_in_sync(seen), silent
+            seen, self._command, self._moves, await self._look_up_min_in_sync(seen), silent
         )
         counts, findings = diagnose(facts)
         return Cluster(
             cluster_id=alive.cluster_id,
-            controller=seen.controller,
+            controller=None if self._is_kraft else seen.controller,
             controller_epoch=self._epoch,
+            is_kraft=self._is_kraft,
             topics=len(seen.topics),
             partitions=len(seen),
             without_leader=counts.without_leader,
@@ -266,6 +276,16 @@ class Watch:
         }
 
 
+async def _is_kraft(admin: Admin, broker: int) -> bool:
+    """Only brokers in ZooKeeper mode take orders from a controller among them."""
+    channel = await admin.cluster.channel_to(broker, timeout_ms=_ANSWER_S * 1000)
+    try:
+        channel.version_for(m.LeaderAndIsrRequest())
+    except KafkaError:
+        return True
+    return False
+
+
 async def _min_in_sync(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
     resource = m.DescribeConfigsRequest.DescribeConfigsResource
     request = m.DescribeConfigsRequest(
@@ -315,14 +335,14 @@ def _brokers(
 
 def _open(call: Call) -> Source:
     loop = asyncio.get_running_loop()
-    return Watch(call.access, call.settings.bootstrap, loop.time)
+    return Watch(call.access, partial(ottla, call.settings), loop.time)
 
 
 async def cluster(call: Call) -> Cluster:
     """Once, without rates: these need two looks."""
     loop = asyncio.get_running_loop()
     await fresh_picture(call.access)
-    return await Watch(call.access, call.settings.bootstrap, loop.time).look()
+    return await Watch(call.access, partial(ottla, call.settings), loop.time).look()
 
 
 ROUTES = [Route("GET", "/cluster", cluster, "Brokers, controller, health", answer=Cluster)]

@@ -12,8 +12,8 @@ import msgspec
 from ottla.client.admin.groups import GroupAdmin, GroupDescription, GroupMember
 from ottla.client.admin.resets import ResetPlanner
 from ottla.client.admin.types import raise_first_error
-from ottla.client.fetch import LATEST, try_list_offsets
 from ottla.client.groups.resets import ResetFailed, Scenario
+from ottla.client.offsets import LATEST, try_list_offsets
 from ottla.console.commands import ottla
 from ottla.console.web.access import CALL_TIMEOUT_MS
 from ottla.console.web.failures import ApiError, invalid

@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ottla.client.fetch import LATEST, RecordReader, list_offsets
+from ottla.client.fetch import RecordReader
+from ottla.client.offsets import LATEST, list_offsets
 from ottla.client.partitioner import partition_of_key
 from ottla.client.produce import TopicProducer
 from ottla.console.commands import ottla
@@ -364,7 +365,7 @@ def _open_tail(call: Call) -> Source:
         chosen = topics.parse_partitions(follow.partitions, count)
         wanted = [TopicPartition(follow.topic, partition) for partition in chosen]
         return await list_offsets(
-            cluster, wanted, LATEST, timeout_ms=5000, committed_only=follow.committed
+            cluster, wanted, LATEST, timeout_ms=5000, read_committed=follow.committed
         )
 
     async def read(windows: dict[TopicPartition, tuple[int, int]], limit: int) -> list[Seen]:

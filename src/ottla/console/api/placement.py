@@ -12,6 +12,7 @@ import msgspec
 from ottla.client.admin import reassignment, reassignment_plan
 from ottla.client.admin.reassignment_plan import Plan, ReassignmentError, check_executable
 from ottla.client.admin.types import ElectionType
+from ottla.console.commands import ottla
 from ottla.console.health import missing_brokers
 from ottla.console.moves import MovePlan, PlannedMove, RunningMove, plan_moves, running_moves
 from ottla.console.picture import Picture, fresh_picture, picture
@@ -309,9 +310,9 @@ def _start_commands(call: Call) -> list[str]:
     lines.append(_reassign(call, "--verify"))
     if body.elect:
         lines += [
-            command_line(
-                "ottla", "elect", "--bootstrap-server", call.settings.bootstrap,
-                "--election-type", "preferred", "--path-to-json-file", _FILE,
+            ottla(
+                call.settings, "elect", "--election-type", "preferred",
+                "--path-to-json-file", _FILE,
             )
         ]  # fmt: skip
     return lines
@@ -322,15 +323,12 @@ def _save(text: str) -> str:
 
 
 def _reassign(call: Call, action: str, body: Moves | None = None) -> str:
-    words: list[object] = [
-        "ottla", "reassign", "--bootstrap-server", call.settings.bootstrap, action,
-        "--reassignment-json-file", _FILE,
-    ]  # fmt: skip
+    words: list[object] = [action, "--reassignment-json-file", _FILE]
     if body is not None and body.throttle is not None:
         words += ["--throttle", body.throttle]
     if body is not None and body.additional:
         words += ["--additional"]
-    return command_line(*words)
+    return ottla(call.settings, "reassign", *words)
 
 
 def _chosen(call: Call) -> list[TopicPartition]:

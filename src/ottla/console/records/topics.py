@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.cluster import response_error
-from ottla.client.fetch import EARLIEST, LATEST, try_list_offsets
+from ottla.client.offsets import EARLIEST, LATEST, try_list_offsets
 from ottla.console.web.failures import invalid
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -90,7 +90,7 @@ async def bounds(
     starts = await try_list_offsets(cluster, wanted, EARLIEST, timeout_ms=_LIST_MS)
     sound = [tp for tp in wanted if not isinstance(starts[tp], KafkaError)]
     ends = await try_list_offsets(
-        cluster, sound, LATEST, timeout_ms=_LIST_MS, committed_only=committed_only
+        cluster, sound, LATEST, timeout_ms=_LIST_MS, read_committed=committed_only
     )
     held: dict[TopicPartition, Held] = {}
     notes = []

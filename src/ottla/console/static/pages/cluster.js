@@ -37,6 +37,7 @@ export function mount(root, { signal, side }) {
 }
 
 function controller(cluster) {
+  if (cluster.is_kraft) return "KRaft: brokers do not say who the controller is";
   if (cluster.controller === null) return "No controller";
   const epoch = cluster.controller_epoch === null ? "" : `, epoch ${cluster.controller_epoch}`;
   return `Controller: broker ${cluster.controller}${epoch}`;
