@@ -408,7 +408,7 @@ function choices(rows) {
   }));
   const more = field({ name: "other", label: "Another topic", value: "" });
   return {
-    node: h("fieldset", { class: "choices" }, h("legend", {}, "Topics, and partitions if not all"), ...boxes.map(({ box, some }) => h("div", { class: "two" }, box.node, some)), more.node),
+    node: h("fieldset", { class: "pick-topics" }, h("legend", {}, "Topics, and partitions if not all"), ...boxes.map(({ box, some }) => h("div", { class: "two" }, box.node, some)), more.node),
     value: () => {
       const found = boxes.filter(({ box }) => box.value()).map(({ topic, some }) => ({ topic, partitions: some.value.trim() ? parsePartitions(some.value) : null }));
       if (more.value().trim()) found.push({ topic: more.value().trim(), partitions: null });
