@@ -22,7 +22,7 @@ export function placementDrawing() {
   const back = h("button", { class: "button small", type: "button" }, "Back");
   const next = h("button", { class: "button small", type: "button" }, "Next");
   const words = h("p", { class: "step-words", role: "status" });
-  const grid = h("div", { class: "grid-box", tabindex: "0", role: "region", "aria-label": "Replicas by partition and broker" });
+  const grid = h("div", { class: "draw-box", tabindex: "0", role: "region", "aria-label": "Replicas by partition and broker" });
   const rest = h("p", { class: "muted small" });
   const numbers = h("div", { class: "draw-numbers" }, start.node, shift.node, anew);
   const stepper = h("div", { class: "stepper" }, back, slider, next);

@@ -50,10 +50,10 @@ export async function mount(root, { params, query, signal, side }) {
 
 function showPartitions(root, name, signal) {
   const problem = problemPlace();
-  const wrong = h("div", { class: "stack wrong" });
+  const wrong = h("div", { class: "stack topic-wrong" });
   const stats = statistics(["Partitions", "Replicas each", "Records", "Size of all replicas"]);
   const notes = h("div", {});
-  const id = h("p", { class: "muted small" });
+  const id = h("p", { class: "muted small topic-id" });
   let numbers = new Map();
   let topic = null;
   let timer = null;
@@ -96,13 +96,20 @@ function showPartitions(root, name, signal) {
     if (!signal.aborted) timer = setTimeout(load, NUMBERS_EVERY_MS);
   };
   signal.addEventListener("abort", () => clearTimeout(timer));
-  fill(root, problem.node, wrong, stats.node, id, notes, table.node);
+  const all = h("div", { hidden: true }, wrong, stats.node, id, notes, table.node);
+  const asking = h("p", { class: "muted" }, "Asking the cluster…");
+  fill(root, problem.node, asking, all);
   live("topic", { name }, {
     signal,
-    problem: (error) => problem.say(error),
+    problem: (error) => {
+      asking.hidden = true;
+      problem.say(error.code === "UNKNOWN_TOPIC_OR_PARTITION" ? { ...error, message: topic === null ? `There is no topic ${name}.` : `${name} is not there any more.` } : error);
+    },
     mended: () => problem.say(null),
     whole: (value) => {
       const isFirst = topic === null;
+      asking.hidden = true;
+      all.hidden = false;
       topic = value;
       fill(wrong, ...whatIsWrong(value));
       setText(id, [value.topic_id ? `Id ${value.topic_id}` : null, value.internal ? "internal to Kafka" : null].filter(Boolean).join(", "));
@@ -151,7 +158,7 @@ function replicasCell(row) {
   const removing = new Set(row.removing);
   return row.replicas.map((id) => {
     const state = adding.has(id) ? "being added" : removing.has(id) ? "being removed" : offline.has(id) ? "offline" : inSync.has(id) ? null : "lagging";
-    return h("span", { class: `replica ${state === null ? "" : state === "offline" ? "bad-text" : "warn-text"}` }, state === null ? String(id) : `${id} ${state}`);
+    return h("span", { class: `replica-word ${state === null ? "" : state === "offline" ? "bad-text" : "warn-text"}` }, state === null ? String(id) : `${id} ${state}`);
   });
 }
 
@@ -229,7 +236,7 @@ function describeExpansion(plan, isExact) {
   return [
     notice("warn", "Records with a key may go to another partition from now on: whoever counts on all records of a key being in one partition, in order, should know. It cannot be undone."),
     h("p", { class: "spaced" }, `From ${plural(plan.present, "partition")} to ${count(plan.present + plan.partitions.length)}. ${isExact ? "The new ones go to" : "By Kafka's rule the new ones go to"}:`),
-    h("div", { class: "grid-box small-box", tabindex: "0", role: "region", "aria-label": "New partitions" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "num" }, "Partition"), h("th", { scope: "col" }, "Brokers, the preferred leader first"))), h("tbody", {}, rows))),
+    h("div", { class: "draw-box small-box", tabindex: "0", role: "region", "aria-label": "New partitions" }, h("table", { class: "topic-table" }, h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "num" }, "Partition"), h("th", { scope: "col" }, "Brokers, the preferred leader first"))), h("tbody", {}, rows))),
     more > 0 ? h("p", { class: "muted small" }, `And ${plural(more, "more partition")}.`) : null,
   ];
 }

@@ -33,7 +33,7 @@ export async function showConfigs(root, name, signal) {
       h(
         "div",
         { class: "table-wrap" },
-        h("table", { class: "plain configs", "aria-label": "Configs" }, h("thead", {}, h("tr", {}, ...["Config", "Value", "Where it comes from", ""].map((text_) => h("th", { scope: "col" }, text_ || h("span", { class: "visually-hidden" }, "Change"))))), h("tbody", {}, ...some.map((one) => configRow(one, change)))),
+        h("table", { class: "topic-table configs", "aria-label": "Configs" }, h("thead", {}, h("tr", {}, ...["Config", "Value", "Where it comes from", ""].map((text_) => h("th", { scope: "col" }, text_ || h("span", { class: "visually-hidden" }, "Change"))))), h("tbody", {}, ...some.map((one) => configRow(one, change)))),
       ),
     );
   };
@@ -66,12 +66,12 @@ export async function showConfigs(root, name, signal) {
 function shown(value, isSensitive = false) {
   if (isSensitive) return h("span", { class: "muted" }, "hidden");
   if (value === null || value === undefined) return h("span", { class: "muted" }, "none");
-  return value === "" ? h("span", { class: "muted" }, "empty") : h("code", { dir: "auto", class: "value" }, value);
+  return value === "" ? h("span", { class: "muted" }, "empty") : h("code", { dir: "auto", class: "config-value" }, value);
 }
 
 function configRow(one, change) {
   const chain = one.synonyms.length > 1
-    ? h("details", {}, h("summary", {}, one.words), h("ol", { class: "chain" }, ...one.synonyms.map((s) => h("li", {}, h("code", {}, s.name), " = ", shown(s.value, one.sensitive), h("span", { class: "muted" }, ` ${s.words}`)))))
+    ? h("details", {}, h("summary", {}, one.words), h("ol", { class: "config-chain" }, ...one.synonyms.map((s) => h("li", {}, h("code", {}, s.name), " = ", shown(s.value, one.sensitive), h("span", { class: "muted" }, ` ${s.words}`)))))
     : one.words;
   const limits = [one.bounds ? `Valid: ${one.bounds}.` : null].filter(Boolean).join(" ");
   return h(
