@@ -2,12 +2,14 @@
 
 Everything happens on this machine: three broker processes and a store in a temporary folder, files
 that come in, `examples/clicks.yaml` on Spark, Parquet out. Exits with 1 if anything seen is not as
-promised. `--keep` leaves the cluster up.
+promised. `--keep` leaves the cluster up. The console shows all of it while it runs; at the end a
+record of what happened to the topics is left, and a page that replays it.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import shutil
 import signal
@@ -17,17 +19,21 @@ import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
 
+from ottla.client.admin.client import Admin
+from ottla.console.life.watch import Record, take_record
 from ottla.errors import OttlaError
 from ottla.pipelines import load_pipeline
+from ottla.pipelines.announcement import Announcer, announced
 from ottla.pipelines.live import LiveView
-from ottla.pipelines.plots import Mark, line_plot, page
 from ottla.pipelines.runner import PipelineRun, StopSignal
 from ottla.pipelines.sessions import stderr_to
 from ottla.pipelines.spec_reader import override
@@ -35,6 +41,9 @@ from ottla.runtime import system_runtime
 from ottla.spark.launch.session import missing_reason, session, stop_session
 from ottla.testing.cluster import ProcessCluster
 from ottla.testing.tally import Tally, tally
+
+sys.path.insert(0, str(Path(__file__).parent))
+from demo_page import Mark, page
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,9 +103,10 @@ class Produced:
 
 @dataclass
 class Story:
-    """What the plot shows: rows per second of each job, and what happened meanwhile."""
+    """What the page shows: rows per second of each job, and what happened meanwhile."""
 
     began_s: float
+    began_ms: float
     speeds: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
 
@@ -125,12 +135,20 @@ def start_cluster(scratch: Path) -> ProcessCluster:
     heading(1, "A cluster: three broker processes and a store, on free ports")
     began = time.monotonic()
     events = {"ottla.lifecycle.topic.enable": "true"}
-    cluster = ProcessCluster(brokers=3, data=scratch / "data", overrides=events).start()
+    data = scratch / "data"
+    cluster = ProcessCluster(brokers=3, data=data, overrides=events, console=has_console())
+    cluster.start()
     good(f"ready in {time.monotonic() - began:.1f} s")
+    if cluster.console is not None:
+        good(f"the console, to watch it all: [bold]{cluster.console}[/]")
     note(f"bootstrap.servers={cluster.bootstrap_servers}")
     note(f"zookeeper={cluster.zookeeper}")
     note("  ".join(f"broker {broker}: pid {cluster.pid(broker)}" for broker in range(3)))
     return cluster
+
+
+def has_console() -> bool:
+    return all(find_spec(name) is not None for name in ("starlette", "uvicorn"))
 
 
 def create_topics(cluster: ProcessCluster) -> None:
@@ -187,8 +205,9 @@ def run_pipeline(
     run = PipelineRun(pipeline, spark)
     ending = StopSignal()
     run.start()
+    announcer = Announcer(run.pipeline, run.streams, run.batch_reports, spark)
     try:
-        with LiveView(console, system_runtime().clock) as view:
+        with announced(announcer), LiveView(console, system_runtime().clock) as view:
             drive(cluster, run, view, produced, story, home / "in")
         note("no more files: ingest ends first, the others read what it has written")
     except BaseException:
@@ -313,13 +332,33 @@ def compare(cluster: ProcessCluster, spark: SparkSession, scratch: Path, sent: P
     good(f"records of all {partitions} partitions, also of those that came later")
 
 
-def save_plot(story: Story, path: Path) -> None:
-    plot = line_plot("Rows per second", story.speeds, unit="rows/s", marks=story.marks)
-    path.write_text(page("Ottla demo", [plot]))
-    good(f"plot: {path}")
+def events_of(cluster: ProcessCluster) -> list[dict[str, Any]]:
+    """What the controller did, as it told it."""
+    command = [sys.executable, "-m", "ottla", "events", "--output", "json"]
+    command += ["--bootstrap-server", cluster.bootstrap_servers]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if told.returncode != 0:
+        raise DemoFailed(f"ottla events failed: {told.stderr.strip()}")
+    return [json.loads(line) for line in told.stdout.splitlines()]
 
 
-def run(keep: bool, plot: Path) -> None:
+def save_page(story: Story, events: list[dict[str, Any]], path: Path) -> None:
+    path.write_text(page(story.speeds, story.marks, events, story.began_ms))
+    good(f"page:   {path} replays it: drag the slider")
+
+
+def save_record(cluster: ProcessCluster, path: Path) -> None:
+    """For the console's page Life of a topic, which plays it again."""
+
+    async def take() -> Record:
+        async with Admin.connect(system_runtime(), cluster.bootstrap_servers) as admin:
+            return await take_record(admin, system_runtime().clock.now_ms())
+
+    path.write_bytes(msgspec.json.encode(asyncio.run(take())))
+    good(f"record: {path}; the console plays it at /life")
+
+
+def run(keep: bool, plot: Path, record: Path) -> None:
     began = time.monotonic()
     console.print(
         "[bold]Ottla[/]: files -> topics -> Parquet on Spark; a topic grows, a broker dies"
@@ -328,7 +367,7 @@ def run(keep: bool, plot: Path) -> None:
     if reason is not None:
         raise DemoFailed(reason)
     scratch = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
-    story = Story(time.monotonic())
+    story = Story(time.monotonic(), time.time() * 1000)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         cluster = start_cluster(scratch)
@@ -339,7 +378,9 @@ def run(keep: bool, plot: Path) -> None:
         spark = start_spark(stack, scratch)
         produced = run_pipeline(cluster, spark, scratch, story)
         compare(cluster, spark, scratch, produced)
-        save_plot(story, plot)
+        heading(8, "What is left")
+        save_page(story, events_of(cluster), plot)
+        save_record(cluster, record)
         if keep:
             ending.pop_all()
             stop_session(spark)
@@ -366,13 +407,14 @@ def keep_cluster(cluster: ProcessCluster) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Ottla's demo.")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
-    parser.add_argument("--plot", type=Path, default=Path("ottla-demo.html"))
+    parser.add_argument("--plot", type=Path, default=Path("ottla-demo.html"), help="the page")
+    parser.add_argument("--record", type=Path, default=Path("ottla-life.json"))
     options = parser.parse_args()
     # `kill` and closing the terminal clean up as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        run(options.keep, options.plot.absolute())
+        run(options.keep, options.plot.absolute(), options.record.absolute())
     except (DemoFailed, OttlaError) as failure:
         console.print(f"[bold red]failed:[/] {failure}")
         return 1

@@ -61,7 +61,7 @@ def test_lag_follows_a_consumer_and_offsets_are_reset(page: Page, cluster: Proce
     expect(stat(page, "Lag")).to_have_text("100")
     assert accessibility_findings(page) == []
     page.get_by_role("button", name="Delete…").click()
-    expect(page.get_by_text(f"ottla groups --delete --group {group}")).to_be_visible()
+    expect(page.get_by_text(f"--delete --group {group}")).to_be_visible()
     page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Groups")
     expect(page.get_by_role("link", name=group)).to_have_count(0)

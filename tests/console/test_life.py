@@ -47,7 +47,7 @@ def test_a_topic_is_made_and_deleted_before_the_readers_eyes(
     expect(page.locator(f'[data-step="{made}"]')).to_have_class(re.compile("is-lit"))
     assert arrow_count(page, made) >= before + 3
     page.get_by_role("link", name="life-of-it").click()
-    steps = page.locator(".steps")
+    steps = page.locator(".life-steps")
     expect(page.locator("table.states .folder")).to_have_count(9)
     for broker in (0, 1, 2):
         expect(steps).to_contain_text(f"Broker {broker} makes the log folder of partition")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from confluent_kafka import Producer
 from playwright.sync_api import expect
 
 from tests.support.console.browser import PHONE, accessibility_findings, sideways_overflow
@@ -136,7 +137,6 @@ def test_one_is_produced_and_those_who_follow_see_it(page: Page, cluster: Proces
     expect(page.get_by_text("The topic is empty.")).to_be_visible()
     page.get_by_role("button", name="Follow").click()
     expect(page.get_by_text("Waiting for new records…")).to_be_visible()
-    page.wait_for_timeout(1500)  # the feed has its first picture: what comes now is new
     page.get_by_role("button", name="Produce…").click()
     page.get_by_label("Value", exact=True).fill("{")
     page.get_by_label("Value as").select_option("json")
@@ -147,7 +147,7 @@ def test_one_is_produced_and_those_who_follow_see_it(page: Page, cluster: Proces
     page.get_by_label("Key", exact=True).fill("00ff")
     page.get_by_label("Headers").fill("trace: x\nnothing")
     page.get_by_role("button", name="Go on").click()
-    command = page.get_by_text(f"ottla produce {topic} --format json")
+    command = page.get_by_text(f"{topic} --format json")
     expect(command).to_contain_text('{"key": {"base64": "AP8="}, "value": "{\\"a\\": 1}"')
     page.get_by_role("button", name="Write", exact=True).click()
     expect(page.get_by_text("at offset 0.")).to_be_visible()
@@ -160,6 +160,40 @@ def test_one_is_produced_and_those_who_follow_see_it(page: Page, cluster: Proces
     expect(looked(page)).to_contain_text("came too fast and were skipped")
     expect(lines(page).first).to_contain_text("2999")
     assert accessibility_findings(page) == []
+
+
+def test_what_was_aborted_is_marked_or_left_out(page: Page, cluster: ProcessCluster) -> None:
+    topic = "messages-transactions"
+    cluster.create_topic(topic, partitions=1)
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "messages-page"}
+    )
+    producer.init_transactions()
+    for value, end in (
+        ("given up", producer.abort_transaction),
+        ("kept", producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush()
+        end()
+    producer.begin_transaction()
+    producer.produce(topic, "open")
+    producer.flush()
+    page.goto(f"/messages/{topic}?order=oldest")
+    expect(lines(page)).to_have_count(3)
+    lines(page).first.click()
+    expect(page.get_by_text("in one of producer")).to_be_visible()
+    page.goto(f"/messages/{topic}?committed=true")
+    expect(lines(page)).to_have_count(1)
+    expect(lines(page)).to_contain_text("kept")
+    page.goto(f"/messages/{topic}?committed=true&markers=true")
+    expect(page.get_by_text("abort marker")).to_be_visible()
+    expect(page.get_by_text("commit marker")).to_be_visible()
+    page.goto(f"/messages/{topic}?committed=true&follow=true")
+    expect(looked(page)).to_contain_text("Waiting for new records…")
+    producer.commit_transaction()
+    expect(lines(page)).to_contain_text("open")
 
 
 def test_a_topic_that_is_not_there(page: Page) -> None:

@@ -26,7 +26,13 @@ def test_on_apache_kafka(browser: Browser) -> None:
             complaints = Complaints(page)
             _messages(page)
             _groups(page, kafka.bootstrap_servers)
+            _life(page)
             assert complaints.lines == []
+
+
+def _life(page: Page) -> None:
+    page.goto("/life")
+    expect(page.get_by_text("Only Ottla's controller can be looked into")).to_be_visible()
 
 
 def _messages(page: Page) -> None:

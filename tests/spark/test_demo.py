@@ -1,5 +1,6 @@
 """`make demo` as a user runs it: it succeeds, in time, and leaves nothing behind."""
 
+import json
 import os
 import re
 import subprocess
@@ -22,7 +23,14 @@ def test_the_demo(tmp_path):
     scratch = tmp_path / "tmp"
     scratch.mkdir()
     run = subprocess.run(
-        [sys.executable, DEMO, "--plot", tmp_path / "plot.html"],
+        [
+            sys.executable,
+            DEMO,
+            "--plot",
+            tmp_path / "plot.html",
+            "--record",
+            tmp_path / "life.json",
+        ],
         env={**os.environ, "TMPDIR": str(scratch)},
         capture_output=True,
         text=True,
@@ -45,7 +53,11 @@ def test_the_demo(tmp_path):
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
     assert [path.name for path in scratch.iterdir() if path.name.startswith("ottla")] == []
     plot = (tmp_path / "plot.html").read_text()
-    assert "<svg" in plot and "kill -9" in plot
+    assert "kill -9" in plot and "transform-orders" in plot and "http:" not in plot
+    assert "the console, to watch it all: http://127.0.0.1:" in run.stdout
+    record = json.loads((tmp_path / "life.json").read_text())
+    assert record["format"] == "ottla-life"
+    assert {"clicks", "orders"} <= {step["topic"] for step in record["life"]["steps"]}
 
 
 def test_the_demo_without_spark_says_why():

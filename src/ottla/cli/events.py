@@ -76,7 +76,8 @@ async def _execute(
 
 
 async def _records(admin: Admin, *, follow: bool, new: bool) -> AsyncIterator[FetchedRecord]:
-    from ottla.client.fetch import EARLIEST, LATEST, RecordReader, list_offsets
+    from ottla.client.fetch import RecordReader
+    from ottla.client.offsets import EARLIEST, LATEST, list_offsets
     from ottla.types import TopicPartition
 
     described = (await admin.describe_topics([LIFECYCLE_TOPIC])).get(LIFECYCLE_TOPIC)

@@ -235,14 +235,19 @@ class Cluster:
         self._channels.clear()
 
     async def metadata(
-        self, topics: Iterable[str] | None = (), *, timeout_ms: float = DEFAULT_TIMEOUT_MS
+        self,
+        topics: Iterable[str] | None = (),
+        *,
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        may_create: bool = False,
     ) -> m.MetadataResponse:
-        """Metadata of the named topics, of all with None, of none with an empty list."""
+        """Metadata of the named topics, of all with None, of none with an empty list. Brokers that
+        create topics by themselves do so for these where they `may_create` them."""
         request = m.MetadataRequest(
             topics=None
             if topics is None
             else [m.MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
-            allow_auto_topic_creation=False,
+            allow_auto_topic_creation=may_create,
         )
         answer: m.MetadataResponse = await self.send_to_any(
             request, timeout_ms=timeout_ms, min_version=_METADATA_MIN_VERSION, call="metadata"

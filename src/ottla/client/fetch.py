@@ -7,7 +7,7 @@ batches (transaction markers) are passed over. Works on Ottla and Apache Kafka.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.cluster import (
@@ -15,7 +15,6 @@ from ottla.client.cluster import (
     MOVED,
     RETRY_PAUSE_MS,
     response_error,
-    unreachable,
 )
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -25,12 +24,6 @@ from ottla.wire import records
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
 
-EARLIEST = -2
-LATEST = -1
-# KIP-734 and KIP-405: the record with the largest timestamp, the first that is on a broker's disk,
-# the last that is in tiered storage; each with the version of ListOffsets that brought it.
-MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -3, -4, -5
-_LIST_VERSIONS = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 MAX_WAIT_MS = 500
 MAX_BYTES = 8 * 1024 * 1024
 MAX_PARTITION_BYTES = 1024 * 1024
@@ -46,105 +39,6 @@ class FetchedRecord(NamedTuple):
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
     is_append_time: bool = False
-
-
-async def list_offsets(
-    cluster: Cluster,
-    partitions: Iterable[TopicPartition],
-    timestamp: int,
-    *,
-    timeout_ms: float = DEFAULT_TIMEOUT_MS,
-) -> dict[TopicPartition, int]:
-    """The offset of the first record at or after `timestamp` (-1 where there is none), or at
-    EARLIEST or LATEST; raises the first error."""
-    found = {}
-    answers = await try_list_offsets(cluster, partitions, timestamp, timeout_ms=timeout_ms)
-    for partition, answer in answers.items():
-        if isinstance(answer, KafkaError):
-            raise answer
-        found[partition] = answer
-    return found
-
-
-async def try_list_offsets(
-    cluster: Cluster,
-    partitions: Iterable[TopicPartition],
-    timestamp: int,
-    *,
-    timeout_ms: float = DEFAULT_TIMEOUT_MS,
-) -> dict[TopicPartition, int | KafkaError]:
-    """As `list_offsets`, with one result per partition. One request per leader; partitions whose
-    leader has moved are asked for again."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_ms / 1000
-    wanted = list(partitions)
-    found: dict[TopicPartition, int | KafkaError] = {}
-    pending = wanted
-    while pending:
-        left_ms = max((deadline - loop.time()) * 1000, 1)
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for partition in pending:
-            try:
-                leader = await cluster.leader_of(
-                    partition, refresh=partition in found, timeout_ms=left_ms
-                )
-                by_leader.setdefault(leader, []).append(partition)
-            except KafkaError as error:
-                found[partition] = error
-        for leader, group in by_leader.items():
-            found |= await _list_offsets_of(cluster, leader, group, timestamp, left_ms)
-        pending = [p for group in by_leader.values() for p in group if _has_moved(found[p])]
-        if loop.time() + RETRY_PAUSE_MS / 1000 > deadline:
-            break
-        if pending:
-            await asyncio.sleep(RETRY_PAUSE_MS / 1000)
-    return {partition: found[partition] for partition in wanted}
-
-
-def _has_moved(answer: int | KafkaError) -> bool:
-    return isinstance(answer, KafkaError) and (
-        answer.code in MOVED or answer.code is ErrorCode.REQUEST_TIMED_OUT
-    )
-
-
-async def _list_offsets_of(
-    cluster: Cluster, leader: int, group: list[TopicPartition], timestamp: int, timeout_ms: float
-) -> dict[TopicPartition, int | KafkaError]:
-    request_class = m.ListOffsetsRequest
-    topics: dict[str, list[int]] = {}
-    for partition in group:
-        topics.setdefault(partition.topic, []).append(partition.partition)
-    request = request_class(
-        replica_id=-1,
-        topics=[
-            request_class.ListOffsetsTopic(
-                name=topic,
-                partitions=[
-                    request_class.ListOffsetsPartition(partition_index=index, timestamp=timestamp)
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in topics.items()
-        ],
-    )
-    request_ms = min(timeout_ms, cluster.request_timeout_ms)
-    try:
-        channel = await cluster.channel_to(leader, timeout_ms=request_ms)
-        answer = await channel.send(
-            request, timeout_ms=request_ms, min_version=_LIST_VERSIONS.get(timestamp, 1)
-        )
-    except OSError as error:
-        # Another broker may lead soon.
-        return dict.fromkeys(group, unreachable("listOffsets", error))
-    except KafkaError as error:  # the broker is too old for this timestamp
-        return dict.fromkeys(group, error)
-    return {
-        TopicPartition(topic.name, p.partition_index): response_error(p.error_code)
-        if p.error_code
-        else p.offset
-        for topic in answer.topics
-        for p in topic.partitions
-    }
 
 
 class FetchedData(NamedTuple):

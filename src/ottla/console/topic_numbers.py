@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from ottla.client.fetch import EARLIEST, LATEST
+from ottla.client.offsets import EARLIEST, LATEST
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire import messages as m

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from ottla.client.admin.groups import GroupAdmin
-from ottla.client.fetch import EARLIEST, LATEST, list_offsets
+from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines import topics
 from ottla.pipelines.context import connection_options

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ottla.client.admin.client import Admin
 from ottla.client.admin.types import NewTopic, TopicDescription, raise_first_error
-from ottla.client.fetch import EARLIEST, LATEST, list_offsets
+from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.client.settings import AdminConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines.spec_keys import SpecError, TopicSpec

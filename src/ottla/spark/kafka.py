@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.cluster import MOVED, RETRY_PAUSE_MS, Cluster, response_error
+from ottla.client.offsets import PASSING, find_offsets
 from ottla.config.definitions import ConfigError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime, system_runtime
@@ -22,17 +23,15 @@ from ottla.spark.errors import OffsetError, SourceError, TopicMissing
 from ottla.spark.loop_thread import LoopClosed, LoopThread, Work
 from ottla.spark.options import EARLIEST, LATEST, Connect, Subscription
 from ottla.types import ZERO_TOPIC_ID, TopicPartition, format_topic_id
-from ottla.wire import messages as m
 
 T = TypeVar("T")
 
 # The leader moves, or a new one does not know yet how far records are committed.
 NOT_READABLE_YET = MOVED | {ErrorCode.OFFSET_NOT_AVAILABLE}
-_PASSING = NOT_READABLE_YET | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+_PASSING = NOT_READABLE_YET | PASSING | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 # A topic that was just made is not known to every broker at once.
 _FRESH_TOPIC_MS = 2_000
 _MAX_CLIENTS = 8
-_LISTING_MIN_VERSION = 2  # the first with an isolation level
 
 
 def _runtime(connect: Connect) -> Runtime:
@@ -171,68 +170,23 @@ class KafkaClient:
     async def find_offsets(
         self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        wanted, isolation = dict(times), int(read_committed)
-        deadline = self.now_s() + self.connect.timeout_ms / 1000
+        answers = await find_offsets(
+            self.cluster,
+            times,
+            read_committed=read_committed,
+            passing=_PASSING,
+            timeout_ms=self.connect.timeout_ms,
+            on_request=self._count,
+        )
         found: dict[TopicPartition, int] = {}
-        refresh = False
-        while wanted:
-            left_ms = max((deadline - self.now_s()) * 1000, 1)
-            by_leader = await self.cluster.by_leader(wanted, refresh=refresh, timeout_ms=left_ms)
-            answers = await asyncio.gather(
-                *(
-                    self._list_from(leader, {p: wanted[p] for p in group}, isolation, left_ms)
-                    for leader, group in by_leader.items()
-                )
-            )
-            problem = None
-            for partition, answer in (item for items in answers for item in items.items()):
-                if isinstance(answer, int):
-                    found[partition] = answer
-                    del wanted[partition]
-                elif answer.code in _PASSING:
-                    problem = KafkaError(answer.code, f"{partition}: {answer}")
-                else:
-                    raise KafkaError(answer.code, f"{partition}: {answer}")
-            if problem is not None:
-                if self.now_s() + RETRY_PAUSE_MS / 1000 > deadline:
-                    raise problem
-                await asyncio.sleep(RETRY_PAUSE_MS / 1000)
-                refresh = True
+        for partition, answer in answers.items():
+            if isinstance(answer, KafkaError):
+                raise KafkaError(answer.code, f"{partition}: {answer}")
+            found[partition] = answer
         return found
 
-    async def _list_from(
-        self, leader: int, times: dict[TopicPartition, int], isolation: int, timeout_ms: float
-    ) -> dict[TopicPartition, int | KafkaError]:
-        cls = m.ListOffsetsRequest
-        topics: dict[str, list[m.ListOffsetsRequest.ListOffsetsPartition]] = {}
-        for partition, moment in times.items():
-            topics.setdefault(partition.topic, []).append(
-                cls.ListOffsetsPartition(partition_index=partition.partition, timestamp=moment)
-            )
-        request = cls(
-            replica_id=-1,
-            isolation_level=isolation,
-            topics=[
-                cls.ListOffsetsTopic(name=name, partitions=asked) for name, asked in topics.items()
-            ],
-        )
+    def _count(self) -> None:
         self.requests += 1
-        request_ms = min(timeout_ms, self.cluster.request_timeout_ms)
-        try:
-            channel = await self.cluster.channel_to(leader, timeout_ms=request_ms)
-            answer = await channel.send(
-                request, timeout_ms=request_ms, min_version=_LISTING_MIN_VERSION
-            )
-        except OSError as error:
-            gone = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {leader}: {error}")
-            return dict.fromkeys(times, gone)
-        return {
-            TopicPartition(topic.name, entry.partition_index): response_error(entry.error_code)
-            if entry.error_code
-            else entry.offset
-            for topic in answer.topics
-            for entry in topic.partitions
-        }
 
     def offsets_at(
         self,
@@ -286,21 +240,38 @@ def _missing(subscription: Subscription, found: Mapping[str, TopicNow]) -> list[
     return missing
 
 
-_kept: dict[tuple[int, Connect], KafkaClient] = {}
+class _Kept:
+    def __init__(self, client: KafkaClient) -> None:
+        self.client = client
+        self.users = 0
 
 
-def kept_client(connect: Connect) -> KafkaClient:
-    """The client of this process for a cluster; a fork does not share its parent's sockets."""
+# By process and cluster; the one that was used last comes last.
+_kept: dict[tuple[int, Connect], _Kept] = {}
+
+
+@contextmanager
+def kept_client(connect: Connect) -> Iterator[KafkaClient]:
+    """The client of this process for a cluster; a fork does not share its parent's sockets. Some
+    stay open for the next task; one that is in use is never closed to make room."""
     key = (os.getpid(), connect)
-    client = _kept.get(key)
-    if client is None:
-        while len(_kept) >= _MAX_CLIENTS:
-            _forget(next(iter(_kept)))
-        client = _kept[key] = KafkaClient(connect)
-    return client
+    kept = _kept.pop(key, None)
+    if kept is None:
+        _make_room()
+        kept = _Kept(KafkaClient(connect))
+    _kept[key] = kept
+    kept.users += 1
+    try:
+        yield kept.client
+    finally:
+        kept.users -= 1
 
 
-def _forget(key: tuple[int, Connect]) -> None:
-    client = _kept.pop(key)
-    if key[0] == os.getpid():
-        client.close()
+def _make_room() -> None:
+    here = os.getpid()
+    for key, kept in list(_kept.items()):
+        if key[0] != here:
+            del _kept[key]  # the parent's
+        elif len(_kept) >= _MAX_CLIENTS and not kept.users:
+            del _kept[key]
+            kept.client.close()

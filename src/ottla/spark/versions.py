@@ -7,72 +7,41 @@ that needs what is missing is refused in words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import pyspark
 from pyspark.sql.datasource import DataSourceStreamWriter
 
 from ottla.spark.errors import OptionError
 
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable as ReadAllAvailable
+    from pyspark.sql.streaming.datasource import ReadLimit as ReadLimit
+    from pyspark.sql.streaming.datasource import ReadMaxRows as ReadMaxRows
+    from pyspark.sql.streaming.datasource import ReadMinRows as ReadMinRows
     from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxRows,
-        ReadMinRows,
-        SupportsTriggerAvailableNow,
+        SupportsTriggerAvailableNow as SupportsTriggerAvailableNow,
     )
+except ImportError:  # before 4.2 (SPARK-55304)
+    HAS_ADMISSION_CONTROL = False
 
-    HAS_ADMISSION_CONTROL = True
-    HAS_STREAM_ARROW_WRITER = True
+    class _NeverMade:
+        """Such a Spark asks for all that is there, and reads what is there at the start of
+        `Trigger.AvailableNow` in one micro-batch by itself."""
+
+    # No two of them are the same class: what is one is not another.
+    for _name in ("ReadAllAvailable", "ReadLimit", "ReadMaxRows", "ReadMinRows"):
+        globals()[_name] = type(_name, (_NeverMade,), {})
+    SupportsTriggerAvailableNow = _NeverMade  # type: ignore[misc,assignment]  # mypy sees 4.2
 else:
-    try:
-        from pyspark.sql.streaming.datasource import (
-            ReadAllAvailable,
-            ReadLimit,
-            ReadMaxRows,
-            ReadMinRows,
-            SupportsTriggerAvailableNow,
-        )
+    HAS_ADMISSION_CONTROL = True
 
-        HAS_ADMISSION_CONTROL = True
-    except ImportError:  # before 4.2 (SPARK-55304)
-        HAS_ADMISSION_CONTROL = False
-
-        class ReadLimit:
-            """Never made: such a Spark asks for all that is there."""
-
-        class ReadAllAvailable(ReadLimit):
-            pass
-
-        class ReadMaxRows(ReadLimit):
-            pass
-
-        class ReadMinRows(ReadLimit):
-            pass
-
-        class SupportsTriggerAvailableNow:
-            """Such a Spark reads what is there at the start in one micro-batch by itself."""
-
-    try:
-        from pyspark.sql.datasource import DataSourceStreamArrowWriter
-
-        HAS_STREAM_ARROW_WRITER = True
-    except ImportError:  # before 4.1 (SPARK-53030)
-        HAS_STREAM_ARROW_WRITER = False
-        DataSourceStreamArrowWriter = DataSourceStreamWriter
-
-__all__ = [
-    "HAS_ADMISSION_CONTROL",
-    "HAS_STREAM_ARROW_WRITER",
-    "DataSourceStreamArrowWriter",
-    "ReadAllAvailable",
-    "ReadLimit",
-    "ReadMaxRows",
-    "ReadMinRows",
-    "SupportsTriggerAvailableNow",
-]
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as DataSourceStreamArrowWriter
+except ImportError:  # before 4.1 (SPARK-53030)
+    HAS_STREAM_ARROW_WRITER = False
+    DataSourceStreamArrowWriter = DataSourceStreamWriter  # type: ignore[misc,assignment]
+else:
+    HAS_STREAM_ARROW_WRITER = True
 
 # Spark asks these readers how far a micro-batch may go, and tells them where the last one ended.
 _NEED_ADMISSION_CONTROL = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")

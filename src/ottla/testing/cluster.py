@@ -94,20 +94,22 @@ class _ClusterBase(Running):
         overrides: Mapping[str, Setting] | None = None,
         tls: bool = False,
         racks: Sequence[str] = (),
+        console: bool = False,
     ) -> None:
         """With `tls` the brokers speak TLS with each other and with clients, with certificates made
         for this cluster; `client_properties` is what a client needs. `racks` are those of the
-        brokers in turn."""
+        brokers in turn. With `console` a `ProcessCluster` serves the web console, too."""
         self._owns_data = data is None
         folder = data or Path(tempfile.mkdtemp(prefix="ottla-"))
         self.certificates = _certificates(folder / "tls") if tls else None
-        first_port = free_ports(brokers + 1)
+        first_port = free_ports(brokers + 2 if console else brokers + 1)
         self.options = UpOptions(
             brokers=brokers,
             port=first_port + 1,
             zookeeper_port=first_port,
             data=folder,
             racks=tuple(racks),
+            console_port=first_port + brokers + 1 if console else None,
             # Off as in `ottla broker`: tests that list topics expect only their own.
             overrides={"ottla.lifecycle.topic.enable": "false"}
             | ({} if self.certificates is None else _tls_properties(self.certificates))
@@ -121,6 +123,12 @@ class _ClusterBase(Running):
     @property
     def zookeeper(self) -> str:
         return self.options.zookeeper_connect
+
+    @property
+    def console(self) -> str | None:
+        """The address of the web console, where there is one."""
+        port = self.options.console_port
+        return None if port is None else f"http://{HOST}:{port}/"
 
     @property
     def client_properties(self) -> dict[str, str]:
@@ -246,6 +254,8 @@ class ProcessCluster(_ClusterBase):
         command += ["--data", str(self.options.data)]
         if self.options.racks:
             command += ["--racks", ",".join(self.options.racks)]
+        if self.options.console_port is not None:
+            command += ["--console", str(self.options.console_port)]
         # Passwords among them do not belong on a command line.
         settings = self.options.data / "cluster.properties"
         self.options.data.mkdir(parents=True, exist_ok=True)

@@ -6,12 +6,12 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Playwright
+    from playwright.sync_api import Browser, Page, Playwright, ViewportSize
 
 # A container has no namespaces for the sandbox and little shared memory.
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-WIDE = {"width": 1280, "height": 800}
-PHONE = {"width": 390, "height": 844}
+WIDE: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 _SERIOUS = ("serious", "critical")
 
 

@@ -19,10 +19,16 @@ class MemoryLogs:
     answers with the batch that holds the position, and with more while they fit."""
 
     def __init__(
-        self, logs: Mapping[int, bytes], *, stable: Mapping[int, int] | None = None
+        self,
+        logs: Mapping[int, bytes],
+        *,
+        stable: Mapping[int, int] | None = None,
+        absent: int = 0,
     ) -> None:
         self._logs = logs
         self._stable = stable or {}
+        # How many fetches find no leader.
+        self.absent = absent
         self.fetches = 0
 
     def end(self, partition: int) -> int:
@@ -58,5 +64,8 @@ class _Reader:
         self._options = options
 
     async def fetch(self, *, max_wait_ms: int) -> list[FetchedData]:
+        if self._logs.absent:
+            self._logs.absent -= 1
+            return []
         most, committed = self._options["partition_bytes"], self._options["committed_only"]
         return [self._logs.read(tp, at, most, committed) for tp, at in self.positions.items()]

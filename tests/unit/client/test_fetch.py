@@ -1,4 +1,4 @@
-"""The small consumer: offsets, records, leaders that move, ranges that are gone."""
+"""The small consumer: records, leaders that move, ranges that are gone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from ottla.client.cluster import Cluster
-from ottla.client.fetch import EARLIEST, LATEST, RecordReader, list_offsets
+from ottla.client.fetch import RecordReader
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import system_runtime
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire.records import Record, build_batch, build_marker
-from tests.support.client.fake_kafka import RANGES, FakeKafka, silent_leader, topic
+from tests.support.client.fake_kafka import RANGES, FakeKafka, topic
 
 TP = TopicPartition("t", 0)
 
@@ -135,34 +135,3 @@ async def test_an_offset_beyond_the_end_is_an_error(cluster: Cluster, log: Log) 
     log.errors = [ErrorCode.OFFSET_OUT_OF_RANGE]
     with pytest.raises(KafkaError, match=r"^t-0: The requested offset"):
         await RecordReader(cluster, {TP: 9}).poll()
-
-
-def offsets_answer(offset: int, error_code: int = 0) -> m.ListOffsetsResponse:
-    response = m.ListOffsetsResponse
-    partition = response.ListOffsetsPartitionResponse(
-        partition_index=0, error_code=error_code, offset=offset
-    )
-    return response(topics=[response.ListOffsetsTopicResponse(name="t", partitions=[partition])])
-
-
-async def test_offsets_are_asked_of_the_leader(cluster: Cluster, kafka: FakeKafka) -> None:
-    codes = iter([6, 0, 0, 29])
-
-    def answer(request: Any) -> m.ListOffsetsResponse:
-        wanted = request.topics[0].partitions[0].timestamp
-        return offsets_answer(3 if wanted == EARLIEST else 9, next(codes))
-
-    kafka.on(m.ListOffsetsRequest, answer)
-    assert await list_offsets(cluster, [TP], EARLIEST) == {TP: 3}
-    assert await list_offsets(cluster, [TP], LATEST) == {TP: 9}
-    with pytest.raises(KafkaError, match="Topic authorization failed"):
-        await list_offsets(cluster, [TP], LATEST)
-
-
-async def test_offsets_come_from_the_next_leader_where_one_says_nothing(
-    cluster: Cluster, kafka: FakeKafka
-) -> None:
-    kafka.on(m.ListOffsetsRequest, lambda _: offsets_answer(9))
-    cluster.request_timeout_ms = 50
-    async with silent_leader(kafka, m.ListOffsetsRequest):
-        assert await list_offsets(cluster, [TP], LATEST) == {TP: 9}

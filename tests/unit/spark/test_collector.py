@@ -16,7 +16,8 @@ spare_imports()
 second = gc.get_freeze_count()
 import colorsys
 spare_imports()
-print(before, first > 1000, second == first, gc.get_freeze_count() > first)
+# Python 3.12 spares some hundred objects of its own from the beginning.
+print(first > before, first - before > 1000, second == first, gc.get_freeze_count() > first)
 """
 
 
@@ -33,8 +34,8 @@ def _in_a_process(runtime: dict[str, str]) -> list[str]:
 
 def test_a_worker_spares_its_imports_and_those_that_come_later() -> None:
     found = _in_a_process({"SPARK_PYTHON_RUNTIME": "PYTHON_WORKER"})
-    assert found == ["0", "True", "True", "True"]
+    assert found == ["True", "True", "True", "True"]
 
 
 def test_other_processes_are_left_alone() -> None:
-    assert _in_a_process({}) == ["0", "False", "True", "False"]
+    assert _in_a_process({}) == ["False", "False", "True", "False"]

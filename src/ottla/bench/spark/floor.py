@@ -1,14 +1,15 @@
 """The floor of a micro-batch: what Spark, a source and a sink take where there is hardly a record.
 
 A query copies a topic of four partitions to another in micro-batches of 40 records. Its times are
-those of Spark's own progress reports (`triggerExecution`), without the first of each query. An
-empty Python source with an empty Python sink shows what of it is Spark's.
+those of Spark's own progress reports, whole (`triggerExecution`) and phase by phase, without the
+first of each query. The connector runs as it comes in plain Spark, and again with the settings of
+`session()`. An empty Python source with an empty Python sink shows what of it is Spark's.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,12 +38,18 @@ SHARING = {"minRecordsPerPartition": "1000"}
 SHARED = PLAIN_SINK._replace(title="ottla, one task", read=SHARING)
 SHARED_ONCE = ONCE._replace(title="ottla, one task, exactly once", read=SHARING)
 EMPTY = Side("empty Python source and sink", "ottla-bench-empty", {}, {})
+PLAIN_TUNED = TUNED._replace(title="connector, tuned, plain Spark", plain_session=True)
+PLAIN_DEFAULT = DEFAULT._replace(title="connector, as it comes, plain Spark", plain_session=True)
+WHOLE = "triggerExecution"
+# In their order; what is left of the whole goes between them.
+PHASES = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")
 
 
 class Floor(NamedTuple):
     p50_ms: float
     # Of the processors, in all processes, the start of the query included.
     cpu_ms: float
+    phases_ms: Mapping[str, float]
 
 
 def floor_rows(bench: Workbench) -> list[Row]:
@@ -54,24 +61,48 @@ def floor_rows(bench: Workbench) -> list[Row]:
     records = (batches + WARM_UP_BATCHES) * BATCH_RECORDS
     empty_side = EMPTY._replace(read={"batches": str(batches + WARM_UP_BATCHES)})
     bench.write(OURS, PLAIN.frame(bench.spark, records, PARTITIONS), source)
-    sides = (PLAIN_SINK, ONCE, SHARED, SHARED_ONCE, TUNED, DEFAULT, empty_side)
+    sides = (
+        *(PLAIN_SINK, ONCE, SHARED, SHARED_ONCE, empty_side),
+        *(TUNED, DEFAULT, PLAIN_TUNED, PLAIN_DEFAULT),
+    )
     return rows_of(_floors(bench, source, batches, sides), batches)
 
 
 def rows_of(found: Sequence[Floor], batches: int) -> list[Row]:
-    ours, once, shared, shared_once, tuned, default, empty = found
+    ours, once, shared, shared_once, empty, tuned, default, plain_tuned, plain_default = found
     # Waiting for more records (linger.ms) is for throughput: the faster of the two is the peer.
-    peer = min(tuned, default)
+    plain = min(plain_tuned, plain_default, key=_p50)
+    peer = min(tuned, default, key=_p50)
     return [
-        _row(f"micro-batch of {BATCH_RECORDS} records, p50 of {batches}", ours, peer, FLOOR_GOAL),
-        _row("  exactly once (connector: at least once)", once, peer, ONCE_GOAL),
-        _row("  with minRecordsPerPartition", shared, peer, None),
-        _row("  with minRecordsPerPartition, exactly once", shared_once, peer, None),
-        _row("  beside the connector with the options for throughput", ours, tuned, None),
+        _row(f"micro-batch of {BATCH_RECORDS} records, p50 of {batches}", ours, plain, FLOOR_GOAL),
+        _row("  exactly once (connector: at least once)", once, plain, ONCE_GOAL),
+        _row("  with minRecordsPerPartition", shared, plain, None),
+        _row("  with minRecordsPerPartition, exactly once", shared_once, plain, None),
+        _row("  beside the connector with the settings of session()", ours, peer, None),
+        _row("  the same, exactly once", once, peer, None),
+        _row("  the same, with minRecordsPerPartition", shared, peer, None),
         _row("  an empty Python source and sink: what is Spark's", empty, peer, None),
-        Row("  processors' time of all processes", ours.cpu_ms, peer.cpu_ms, "ms"),
-        Row("  processors' time, exactly once", once.cpu_ms, peer.cpu_ms, "ms"),
+        *(
+            Row(f"  {phase}, ours and plain", ours.phases_ms[phase], plain.phases_ms[phase], "ms")
+            for phase in PHASES
+        ),
+        *(
+            Row(
+                f"  {phase}, empty and session()",
+                empty.phases_ms[phase],
+                peer.phases_ms[phase],
+                "ms",
+            )
+            for phase in PHASES
+        ),
+        Row("  processors' time of all processes", ours.cpu_ms, plain.cpu_ms, "ms"),
+        Row("  processors' time, exactly once", once.cpu_ms, plain.cpu_ms, "ms"),
+        Row("  processors' time, connector with session()", ours.cpu_ms, peer.cpu_ms, "ms"),
     ]
+
+
+def _p50(floor: Floor) -> float:
+    return floor.p50_ms
 
 
 def _row(work: str, ours: Floor, peer: Floor, goal: float | None) -> Row:
@@ -87,7 +118,7 @@ def _row(work: str, ours: Floor, peer: Floor, goal: float | None) -> Row:
 
 def _floors(bench: Workbench, source: str, batches: int, sides: Sequence[Side]) -> list[Floor]:
     """In turns, as the other rows; the first round of each is not counted."""
-    times: dict[str, list[float]] = {side.title: [] for side in sides}
+    times: dict[str, list[Mapping[str, float]]] = {side.title: [] for side in sides}
 
     def run(side: Side) -> Taken:
         target = bench.topic("copied")
@@ -102,12 +133,21 @@ def _floors(bench: Workbench, source: str, batches: int, sides: Sequence[Side]) 
 
     taken = bench.in_turns(run, ROUNDS, sides)
     return [
-        Floor(
-            statistics.median(times[side.title][-ROUNDS * batches :]),
+        floor_of(
+            times[side.title][-ROUNDS * batches :],
             1000 * cost.cpu_s / (batches + WARM_UP_BATCHES),
         )
         for side, cost in zip(sides, taken, strict=True)
     ]
+
+
+def floor_of(batches: Sequence[Mapping[str, float]], cpu_ms: float) -> Floor:
+    """The medians, of each phase by itself."""
+    phases = {
+        name: statistics.median(times.get(name, 0.0) for times in batches)
+        for name in (WHOLE, *PHASES)
+    }
+    return Floor(phases.pop(WHOLE), cpu_ms, phases)
 
 
 def _copy(bench: Workbench, side: Side, source: str, target: str, folder: Path) -> StreamingQuery:
@@ -123,13 +163,13 @@ def _copy(bench: Workbench, side: Side, source: str, target: str, folder: Path) 
     )
 
 
-def micro_batches(query: StreamingQuery) -> list[float]:
-    """Milliseconds of those that had records."""
+def micro_batches(query: StreamingQuery) -> list[Mapping[str, float]]:
+    """Milliseconds of those that had records, by phase."""
     if not query.awaitTermination(QUERY_TIMEOUT_S):
         query.stop()
         raise OttlaError(f"a query of small micro-batches was not done in {QUERY_TIMEOUT_S} s")
     return [
-        float(progress["durationMs"]["triggerExecution"])
+        {phase: float(took) for phase, took in progress["durationMs"].items()}
         for progress in query.recentProgress
         if progress["numInputRows"]
     ]

@@ -28,8 +28,16 @@ class Side(NamedTuple):
     format: str
     read: Mapping[str, str]
     write: Mapping[str, str]
+    # In a session as Spark starts one by itself, as far as it matters here.
+    plain_session: bool = False
 
 
+# What `session()` sets and Spark does not, back to Spark's own.
+PLAIN_SETTINGS = {
+    "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",
+    "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "spark.sql.adaptive.streaming.stateless.enabled": "true",
+}
 OURS = Side("ottla", "ottla", {}, {})
 TUNED = Side(
     "connector, tuned",
@@ -116,9 +124,17 @@ class Workbench:
         writer.option("kafka.bootstrap.servers", self.servers).options(**given).save()
 
     def stream(self, side: Side, name: str, **options: str) -> DataFrame:
-        reader = self.spark.readStream.format(side.format)
+        spark = self._plain_session() if side.plain_session else self.spark
+        reader = spark.readStream.format(side.format)
         given = {**side.read, **options, "subscribe": name, "startingOffsets": "earliest"}
         return reader.option("kafka.bootstrap.servers", self.servers).options(**given).load()
+
+    def _plain_session(self) -> SparkSession:
+        """Another session of the same JVM."""
+        plain = self.spark.newSession()
+        for key, value in PLAIN_SETTINGS.items():
+            plain.conf.set(key, value)
+        return plain
 
     @contextmanager
     def folder(self, prefix: str) -> Iterator[Path]:

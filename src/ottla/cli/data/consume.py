@@ -214,7 +214,8 @@ async def _print_records(
 
 
 async def _batches(admin: Admin, wanted: Wanted) -> AsyncIterator[list[FetchedRecord]]:
-    from ottla.client.fetch import LATEST, RecordReader, list_offsets
+    from ottla.client.fetch import RecordReader
+    from ottla.client.offsets import LATEST, list_offsets
 
     cluster, timeout_ms = admin.cluster, wanted.timeout_ms
     partitions = await _partitions(admin, wanted)
@@ -263,7 +264,7 @@ async def _positions(
     partitions: list[TopicPartition],
     ends: dict[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    from ottla.client.fetch import EARLIEST, list_offsets
+    from ottla.client.offsets import EARLIEST, list_offsets
 
     start = wanted.start
     if start.at_end and not start.back:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ottla.client.fetch import EARLIEST, LATEST, RecordReader, list_offsets
+from ottla.client.fetch import RecordReader
 from ottla.client.groups.member import Member, Rebalanced
+from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.errors import OttlaError
 from ottla.types import TopicPartition
 

@@ -154,7 +154,7 @@ async def _offsets(
     admin: Admin, rules: Sequence[Rule], timestamp: int, include_internal: bool
 ) -> dict[TopicPartition, int | KafkaError]:
     from ottla.client.admin.types import raise_first_error
-    from ottla.client.fetch import try_list_offsets
+    from ottla.client.offsets import try_list_offsets
 
     listings = await admin.list_topics(include_internal=include_internal)
     by_topic = {

@@ -13,8 +13,8 @@ from ottla.cli.groups.reset import Reset, parse_topics, read_plan
 from ottla.cli.options import print_json
 from ottla.client.admin.groups import GroupAdmin, GroupDescription, GroupListing
 from ottla.client.admin.resets import Plan, ResetPlanner
-from ottla.client.fetch import LATEST, try_list_offsets
 from ottla.client.groups.protocol import CONSUMER
+from ottla.client.offsets import LATEST, try_list_offsets
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.types import TopicPartition
 

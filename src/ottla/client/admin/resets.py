@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.client.fetch import EARLIEST, LATEST, list_offsets
 from ottla.client.groups.resets import Range, Scenario, shifted, within
+from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:

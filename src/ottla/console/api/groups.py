@@ -12,12 +12,13 @@ import msgspec
 from ottla.client.admin.groups import GroupAdmin, GroupDescription, GroupMember
 from ottla.client.admin.resets import ResetPlanner
 from ottla.client.admin.types import raise_first_error
-from ottla.client.fetch import LATEST, try_list_offsets
 from ottla.client.groups.resets import ResetFailed, Scenario
+from ottla.client.offsets import LATEST, try_list_offsets
+from ottla.console.commands import ottla
 from ottla.console.web.access import CALL_TIMEOUT_MS
 from ottla.console.web.failures import ApiError, invalid
 from ottla.console.web.live import Snapshots, Source
-from ottla.console.web.routes import Call, Feed, Route, cluster_command
+from ottla.console.web.routes import Call, Feed, Route
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
@@ -155,9 +156,14 @@ async def picture(call: Call) -> Group:
     query: Id = call.query
     admin = _admin(call)
     group, kind = await _describe_with_type(admin, query.id)
-    committed = await admin.committed_offsets(query.id)
+    try:
+        committed = await admin.committed_offsets(query.id)
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        committed = {}
     if group.state == _DEAD and not committed:
-        raise ApiError(404, "GROUP_ID_NOT_FOUND", "There is no such group, or it has gone.")
+        raise await _not_described(admin, query.id)
     owners = {tp: member for member in group.members for tp in member.partitions}
     partitions = sorted({*owners, *committed})
     ends = await _ends(call, partitions)
@@ -174,6 +180,15 @@ async def picture(call: Call) -> Group:
         rows,
         sum(lags) if lags else None,
     )
+
+
+async def _not_described(admin: GroupAdmin, group_id: str) -> ApiError:
+    """There is none, or it is of a kind that neither protocol of consumers knows."""
+    for listed in await admin.list_groups():
+        if listed.group_id == group_id and listed.type.capitalize() not in ("", _CLASSIC):
+            words = f"A group of type {listed.type}: the console can list it, not describe it."
+            return ApiError(501, "UNSUPPORTED_VERSION", words)
+    return ApiError(404, "GROUP_ID_NOT_FOUND", "There is no such group, or it has gone.")
 
 
 def _row(
@@ -328,7 +343,7 @@ def _reset_commands(call: Call) -> Sequence[str]:
         moment = datetime.fromtimestamp((request.time_ms or 0) / 1000, UTC)
         how.append(moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}")
     words = ("groups", "--reset-offsets", "--group", request.id, *scope, *how)
-    return [cluster_command(call, *words, end) for end in ("--dry-run", "--execute")]
+    return [ottla(call.settings, *words, end) for end in ("--dry-run", "--execute")]
 
 
 def _topic_word(choice: Choice) -> str:
@@ -348,7 +363,7 @@ async def delete(call: Call) -> Done:
 
 
 def _delete_commands(call: Call) -> Sequence[str]:
-    return [cluster_command(call, "groups", "--delete", "--group", call.body.id)]
+    return [ottla(call.settings, "groups", "--delete", "--group", call.body.id)]
 
 
 class DeleteOffsets(msgspec.Struct):
@@ -371,7 +386,7 @@ async def delete_offsets(call: Call) -> Done:
 def _delete_offsets_commands(call: Call) -> Sequence[str]:
     body: DeleteOffsets = call.body
     scope = [word for choice in body.topics for word in ("--topic", _topic_word(choice))]
-    return [cluster_command(call, "groups", "--delete-offsets", "--group", body.id, *scope)]
+    return [ottla(call.settings, "groups", "--delete-offsets", "--group", body.id, *scope)]
 
 
 def _admin(call: Call) -> GroupAdmin:

@@ -13,16 +13,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ottla.client.fetch import LATEST, RecordReader, list_offsets
+from ottla.client.fetch import RecordReader
+from ottla.client.offsets import LATEST, list_offsets
 from ottla.client.partitioner import partition_of_key
 from ottla.client.produce import TopicProducer
+from ottla.console.commands import ottla
 from ottla.console.records import topics, walk
 from ottla.console.records.seen import MAX_BATCH_BYTES, Reading, Seen, decode
 from ottla.console.records.shown import Message, message
 from ottla.console.records.tail import Tail
 from ottla.console.web.failures import ApiError, invalid, not_found
 from ottla.console.web.live import Source
-from ottla.console.web.routes import Attachment, Call, Feed, Route, cluster_command, command_line
+from ottla.console.web.routes import Attachment, Call, Feed, Route, command_line
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 from ottla.wire.records import Record
@@ -109,14 +111,14 @@ async def browse(call: Call) -> Page:
     cluster = call.admin.cluster
     now_s = asyncio.get_running_loop().time
     budget = walk.Budget(READ_BYTES, now_s() + READ_S, now_s)
-    async with call.access.reads:
+    async with asyncio.timeout(2 * READ_S), call.access.reads:
         count = await topics.partition_count(cluster, topic)
         key = None if where.key is None else parse_data("key", where.key_format, where.key)
         chosen = topics.parse_partitions(where.partitions, count)
         if key is not None and not where.partitions and not where.everywhere:
             chosen = [partition_of_key(key, count)]
         newest = where.order == "newest"
-        held, notes = await topics.bounds(cluster, topic, chosen)
+        held, notes = await topics.bounds(cluster, topic, chosen, committed_only=where.committed)
         at = await _begin(call, held, newest)
         cursor = None if where.cursor is None else topics.parse_cursor(where.cursor, count)
         windows = topics.windows(held, newest=newest, at=at, cursor=cursor)
@@ -168,12 +170,12 @@ async def _read_one(call: Call, part_bytes: int) -> Seen:
         reader = RecordReader(call.admin.cluster, {tp: offset}, timeout_ms=5000, partition_bytes=1)
         reading = Reading(offset, offset + 1, 1, markers=True, part_bytes=part_bytes)
         async with asyncio.timeout(READ_S):
-            for data in await reader.fetch(max_wait_ms=0):
-                found = await decode(data, reading)
-                if found.records:
-                    return found.records[0]
-                if found.notes:
-                    raise ApiError(422, "NOT_READABLE", found.notes[0])
+            data = await walk.fetch_of(reader, tp)
+            found = await decode(data, reading)
+    if found.records:
+        return found.records[0]
+    if found.notes:
+        raise ApiError(422, "NOT_READABLE", found.notes[0])
     raise not_found(f"Partition {partition} holds no record at offset {offset}.")
 
 
@@ -298,8 +300,8 @@ def _produce_commands(call: Call) -> Sequence[str]:
     words = ("produce", call.path["topic"], "--format", "json")
     # A terminal would act on control characters.
     if len(line) > _LINE_CHARACTERS or not line.isprintable():
-        return [cluster_command(call, *words, "--file", _FILE)]
-    return [command_line("printf", "%s\\n", line) + " | " + cluster_command(call, *words)]
+        return [ottla(call.settings, *words, "--file", _FILE)]
+    return [command_line("printf", "%s\\n", line) + " | " + ottla(call.settings, *words)]
 
 
 async def _preview_produce(call: Call) -> ProducePreview:
@@ -362,7 +364,9 @@ def _open_tail(call: Call) -> Source:
         count = await topics.partition_count(cluster, follow.topic)
         chosen = topics.parse_partitions(follow.partitions, count)
         wanted = [TopicPartition(follow.topic, partition) for partition in chosen]
-        return await list_offsets(cluster, wanted, LATEST, timeout_ms=5000)
+        return await list_offsets(
+            cluster, wanted, LATEST, timeout_ms=5000, read_committed=follow.committed
+        )
 
     async def read(windows: dict[TopicPartition, tuple[int, int]], limit: int) -> list[Seen]:
         now_s = asyncio.get_running_loop().time

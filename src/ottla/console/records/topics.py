@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.cluster import response_error
-from ottla.client.fetch import EARLIEST, LATEST, try_list_offsets
+from ottla.client.offsets import EARLIEST, LATEST, try_list_offsets
 from ottla.console.web.failures import invalid
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -82,12 +82,16 @@ def cursor_text(cursor: Mapping[int, int]) -> str | None:
     return ",".join(f"{p}:{offset}" for p, offset in sorted(cursor.items())) or None
 
 
-async def bounds(cluster: Cluster, topic: str, partitions: Iterable[int]) -> Bounds:
+async def bounds(
+    cluster: Cluster, topic: str, partitions: Iterable[int], *, committed_only: bool = False
+) -> Bounds:
     """Partitions that cannot be asked are left out with a note; raises where none can."""
     wanted = [TopicPartition(topic, partition) for partition in partitions]
     starts = await try_list_offsets(cluster, wanted, EARLIEST, timeout_ms=_LIST_MS)
     sound = [tp for tp in wanted if not isinstance(starts[tp], KafkaError)]
-    ends = await try_list_offsets(cluster, sound, LATEST, timeout_ms=_LIST_MS)
+    ends = await try_list_offsets(
+        cluster, sound, LATEST, timeout_ms=_LIST_MS, read_committed=committed_only
+    )
     held: dict[TopicPartition, Held] = {}
     notes = []
     for tp in wanted:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from ottla.client.fetch import RecordReader
 from ottla.console.records.seen import Found, Reading, Seen, Wanted, decode
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
+    from ottla.client.fetch import FetchedData
     from ottla.types import TopicPartition
 
 MAX_NOTES = 20
@@ -27,6 +28,7 @@ _SMALL_BYTES = 256 * 1024
 _LARGE_BYTES = 2 * 1024 * 1024
 _MAX_FETCHES_AT_ONCE = 32
 _ROUND_MS = 4000
+_ATTEMPTS = 10
 
 
 @dataclass(slots=True)
@@ -106,12 +108,10 @@ class _Way(ABC):
             partition_bytes=terms.partition_bytes,
             committed_only=terms.committed_only,
         )
-        data = await reader.fetch(max_wait_ms=0)
+        data = await fetch_of(reader, self.partition)
         # Retention may have moved the beginning of the log meanwhile.
         begin = max(position, reader.positions[self.partition])
-        if not data:
-            return Found([], None, begin if begin > position else None, 0, []), 0, end
-        size = len(data[0].records or b"")
+        size = len(data.records or b"")
         reading = Reading(
             self.floor if keep_last else begin,
             end,
@@ -122,10 +122,20 @@ class _Way(ABC):
             terms.wanted,
             is_over=lambda: terms.budget.stopped == "time",
         )
-        found = await decode(data[0], reading)
+        found = await decode(data, reading)
         terms.budget.spend(size, found.looked)
         self.notes += found.notes
-        return found, size, data[0].end
+        return found, size, data.end
+
+
+async def fetch_of(reader: RecordReader, partition: TopicPartition) -> FetchedData:
+    """What the partition's leader has; a leader that moves, or a beginning, is looked for again."""
+    for _ in range(_ATTEMPTS):
+        for data in await reader.fetch(max_wait_ms=0):
+            return data
+    raise KafkaError(
+        ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} cannot be read: its leader is about to change"
+    )
 
 
 class Upwards(_Way):

@@ -121,10 +121,3 @@ def read_body(kind: Any, body: bytes) -> Any:
 def command_line(*words: object) -> str:
     """As one would type it; None is left out."""
     return shlex.join(str(word) for word in words if word is not None)
-
-
-def cluster_command(call: Call, *words: object) -> str:
-    """`ottla` with these words, on the cluster of this console; who logs in has a file for it."""
-    protocol = call.settings.properties.get("security.protocol", "PLAINTEXT").upper()
-    client = () if protocol == "PLAINTEXT" else ("--command-config", "client.properties")
-    return command_line("ottla", *words, "--bootstrap-server", call.settings.bootstrap, *client)

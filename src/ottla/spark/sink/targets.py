@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING
 from ottla.client.cluster import RETRY_PAUSE_MS, response_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.errors import SourceError, TopicMissing
-from ottla.wire import messages as m
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.spark.kafka import KafkaClient
     from ottla.spark.options import SinkOptions
 
-# The first that says whether brokers may make what is asked for.
-_METADATA_MIN_VERSION = 4
 # Brokers of Kafka 4 that make a topic say that they do not know it until it is there.
 _PATIENCE_MS = 5_000
 _NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
@@ -45,14 +42,11 @@ def partition_count(client: KafkaClient, topic: str, options: SinkOptions) -> in
 
 async def _look(cluster: Cluster, topic: str, options: SinkOptions) -> tuple[int, bool]:
     """How many partitions there are, 0 for none, and whether a broker said it makes the topic."""
-    answer = await cluster.send_to_any(
-        m.MetadataRequest(
-            topics=[m.MetadataRequest.MetadataRequestTopic(name=topic)],
-            allow_auto_topic_creation=options.topic_partitions is None,
-        ),
+    # The cluster learns who leads: the first batch need not look for it.
+    answer = await cluster.metadata(
+        [topic],
         timeout_ms=options.connect.timeout_ms,
-        min_version=_METADATA_MIN_VERSION,
-        call="metadata",
+        may_create=options.topic_partitions is None,
     )
     (found,) = answer.topics
     if found.error_code and found.error_code not in _NOT_YET:

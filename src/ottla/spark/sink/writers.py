@@ -122,4 +122,5 @@ def _write(options: SinkOptions, work: Work, rows: Iterator[pa.RecordBatch]) -> 
 
     spare_imports()
     rows = whole(rows, spark_input())
-    return Written(TaskWriter(kept_client(options.connect), options, work).write(rows))
+    with kept_client(options.connect) as client:
+        return Written(TaskWriter(client, options, work).write(rows))

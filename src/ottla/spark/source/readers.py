@@ -60,9 +60,9 @@ def _read(options: SourceOptions, partition: InputPartition | None) -> Iterator[
     from ottla.spark.source.range_reader import RangeReader
 
     spare_imports()
-    client = kept_client(options.connect)
-    for one in partition.value:
-        yield from RangeReader(client, one, options).batches()
+    with kept_client(options.connect) as client:
+        for one in partition.value:
+            yield from RangeReader(client, one, options).batches()
 
 
 class BatchReader(DataSourceReader):

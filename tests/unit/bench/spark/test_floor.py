@@ -30,7 +30,7 @@ class Query:
 
 def test_a_micro_batch_without_records_is_none() -> None:
     query: Any = Query(done=True)
-    assert floor.micro_batches(query) == [300.0, 200.0]
+    assert [times["triggerExecution"] for times in floor.micro_batches(query)] == [300.0, 200.0]
 
 
 def test_a_query_that_does_not_end_is_stopped() -> None:
@@ -40,18 +40,36 @@ def test_a_query_that_does_not_end_is_stopped() -> None:
     assert query.stopped
 
 
+def test_a_floor_is_the_median_of_each_phase() -> None:
+    batches = [{"triggerExecution": whole, "addBatch": whole - 10} for whole in (30.0, 50.0, 90.0)]
+    found = floor.floor_of(batches, 7)
+    assert (found.p50_ms, found.cpu_ms) == (50, 7)
+    assert found.phases_ms["addBatch"] == 40
+    assert found.phases_ms["walCommit"] == 0, "a phase that Spark does not report takes no time"
+
+
+def _floor(milliseconds: float) -> Floor:
+    return Floor(milliseconds, 1, dict.fromkeys(floor.PHASES, milliseconds))
+
+
 @pytest.mark.parametrize(("ours", "once", "holds"), [(70, 100, True), (71, 101, False)])
-def test_goals_are_against_the_faster_of_the_connectors(
+def test_goals_are_against_the_faster_of_the_connectors_in_plain_spark(
     ours: float, once: float, holds: bool
 ) -> None:
-    found = [Floor(ours, 1), Floor(once, 1), Floor(30, 1), Floor(40, 1)]
-    found += [Floor(200, 1), Floor(100, 1), Floor(50, 1)]
-    rows = floor.rows_of(found, 30)
+    in_our_session = [60, 65]
+    sides = [ours, once, 30, 40, 50, *in_our_session, 200, 100]
+    rows = floor.rows_of([_floor(one) for one in sides], 30)
     assert [row.holds for row in rows[:2]] == [holds, holds]
-    assert rows[0].peer == 100
-    assert [(row.ours, row.peer) for row in rows[2:6]] == [
+    assert [(row.ours, row.peer) for row in rows[:4]] == [
+        (ours, 100),
+        (once, 100),
         (30, 100),
         (40, 100),
-        (ours, 200),
-        (50, 100),
     ]
+    assert [(row.ours, row.peer) for row in rows[4:8]] == [
+        (ours, 60),
+        (once, 60),
+        (30, 60),
+        (50, 60),
+    ], "beside the connector in the same session, nothing is hidden"
+    assert all(row.holds is None for row in rows[2:])

@@ -10,8 +10,9 @@ import pytest
 
 from ottla.cli.data import consume_group
 from ottla.cli.data.consume_group import GroupReader, GroupReading, NotCommitted
-from ottla.client.fetch import EARLIEST, FetchedRecord
+from ottla.client.fetch import FetchedRecord
 from ottla.client.groups.member import Rebalanced
+from ottla.client.offsets import EARLIEST
 from ottla.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

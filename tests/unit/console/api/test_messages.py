@@ -49,7 +49,7 @@ def test_the_command_writes_the_same_record() -> None:
     [command] = _produce_commands(a_call(new))
     words = shlex.split(command)
     assert words[:2] == ["printf", "%s\\n"]
-    assert words[3:] == shlex.split("| ottla produce t --format json --bootstrap-server h:1")
+    assert words[3:] == shlex.split("| ottla produce --bootstrap-server h:1 t --format json")
     record, partition = parse_json_line(words[2].encode(), 5)
     assert partition == 3
     assert record == record_of(new, 5)
@@ -66,6 +66,6 @@ def test_what_is_no_good_in_a_terminal_comes_from_a_file(text: str) -> None:
     new = NewMessage(value=NewData(text))
     call = a_call(new, **{"security.protocol": "SASL_SSL"})
     assert _produce_commands(call) == [
-        "ottla produce t --format json --file record.json --bootstrap-server h:1 "
-        "--command-config client.properties"
+        "ottla produce --bootstrap-server h:1 --command-config client.properties t --format json "
+        "--file record.json"
     ]

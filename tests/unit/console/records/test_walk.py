@@ -140,3 +140,15 @@ async def test_a_partition_that_cannot_be_read_has_a_note(monkeypatch: pytest.Mo
         assert sorted(seen.offset for seen in walked.records) == [0, 1, 2, 4]
         assert any("offsets 3 to 3 cannot be shown" in note for note in walked.notes)
         assert walked.cursor == {}
+
+
+async def test_a_leader_that_moves_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = MemoryLogs({0: batch(0, [Record(None, b"v", 1)] * 3)}, absent=3)
+    monkeypatch.setattr(walk, "RecordReader", logs.reader)
+    assert await pages(logs, 10, newest=False) == [[(0, 0), (0, 1), (0, 2)]]
+    logs = MemoryLogs({0: batch(0, [Record(None, b"v", 1)] * 3)}, absent=100)
+    monkeypatch.setattr(walk, "RecordReader", logs.reader)
+    terms = make_terms(10)
+    walked = await walk.walk(terms, walk.ways(terms, logs.windows(), newest=True), 10, newest=True)
+    assert walked.records == []
+    assert "t-0 cannot be read" in walked.notes[0]

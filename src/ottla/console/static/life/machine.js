@@ -84,7 +84,7 @@ export function machine(name, head) {
 
 /** What a reader of the screen hears, and whoever would rather read. */
 function list(steps, arrows) {
-  return h("ul", { class: "plain small" }, steps.map((one) => {
+  return h("ul", { class: "life-list small" }, steps.map((one) => {
     const number = h("span", { class: "num" }, count(one.count));
     arrows.get(`${one.from_state}>${one.to_state}`).number = number;
     return h("li", {}, `${one.from_state} → ${one.to_state}: `, number);
@@ -115,8 +115,8 @@ function marker(name) {
 /** The path of an arrow and the place of its number. */
 function route([ax, ay], [bx, by], isPair) {
   if (ax === bx && ay === by) {
-    // Stays where it is: a loop above the left corner.
-    const x = ax - WIDTH / 2 + 34;
+    // Stays where it is: a loop above the right corner.
+    const x = ax + WIDTH / 2 - 34;
     const y = ay - HEIGHT / 2;
     return [`M ${x - 14} ${y} C ${x - 22} ${y - 34}, ${x + 22} ${y - 34}, ${x + 14} ${y - 2}`, [x + 30, y - 14]];
   }

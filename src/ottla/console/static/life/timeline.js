@@ -7,7 +7,6 @@ import { laneName, lanesOf, statesAfter } from "./story.js";
 
 const STEP = 26;
 const LANE = 34;
-const LABEL = 128;
 const PLAY_MS = 900;
 const MAX_MARKS = 400;
 const MAX_ROWS = 200;
@@ -21,6 +20,7 @@ export function timeline(signal) {
   let playing = null;
 
   const lanes = h("div", { class: "lanes-box", tabindex: "0", role: "group", "aria-label": "Timeline, one lane for each place" });
+  const names = h("div", { class: "lane-names", "aria-hidden": "true" });
   const slider = h("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Step" });
   const back = h("button", { class: "button", type: "button", onclick: () => go(at - 1) }, "Back");
   const next = h("button", { class: "button", type: "button", onclick: () => go(at + 1) }, "Next");
@@ -28,7 +28,7 @@ export function timeline(signal) {
   const position = h("span", { class: "muted small nowrap num" });
   const said = h("div", { class: "said", "aria-live": "polite" });
   const states = h("div", {});
-  const list = h("ol", { class: "steps" });
+  const list = h("ol", { class: "life-steps" });
   slider.addEventListener("input", () => go(Number(slider.value)));
   signal.addEventListener("abort", stop);
 
@@ -59,7 +59,7 @@ export function timeline(signal) {
     slider.setAttribute("aria-valuetext", step ? `Step ${at} of ${steps.length}: ${step.title}` : "Before the first step");
     fill(said, step ? [h("div", { class: "row" }, h("span", { class: "badge accent" }, laneName(step.lane)), h("strong", {}, step.title), h("span", { class: "muted small mono" }, clock(step.at_ms))), h("p", {}, step.words)] : h("p", { class: "muted" }, "Before the first step."));
     fill(states, table(statesAfter(steps, at), brokerIds()));
-    for (const mark of lanes.querySelectorAll(".mark")) {
+    for (const mark of lanes.querySelectorAll(".life-mark")) {
       const number = Number(mark.dataset.number);
       mark.classList.toggle("is-past", number <= at);
       mark.classList.toggle("is-now", number === at);
@@ -67,6 +67,7 @@ export function timeline(signal) {
     for (const item of list.children) {
       const isNow = Number(item.dataset.number) === at;
       item.classList.toggle("is-now", isNow);
+      if (isNow) list.scrollTop = Math.max(0, item.offsetTop - list.offsetTop - list.clientHeight / 3);
     }
     const now = lanes.querySelector(".is-now");
     if (now) lanes.scrollLeft = Math.max(0, Number(now.dataset.x) - lanes.clientWidth / 2);
@@ -80,19 +81,20 @@ export function timeline(signal) {
     const rows = lanesOf(steps, brokers);
     const first = Math.max(0, steps.length - MAX_MARKS);
     const shown = steps.slice(first);
-    const width = LABEL + (shown.length + 1) * STEP;
+    const width = (shown.length + 1) * STEP;
     const height = rows.length * LANE;
     const y = (lane) => rows.indexOf(lane) * LANE + LANE / 2;
-    const points = shown.map((step, i) => [LABEL + (i + 0.7) * STEP, y(step.lane)]);
+    const points = shown.map((step, i) => [(i + 0.7) * STEP, y(step.lane)]);
+    fill(names, rows.map((lane) => h("div", { class: "lane-name" }, laneName(lane))));
     fill(
       lanes,
       svg(
         "svg",
         { viewBox: `0 0 ${width} ${height}`, width, height, class: "lanes", role: "img", "aria-label": `${shown.length} steps in ${rows.length} lanes; the list below has them in words` },
-        rows.map((lane, i) => [svg("line", { x1: LABEL, x2: width, y1: y(lane), y2: y(lane), class: "lane-line" }), svg("text", { x: 4, y: i * LANE + LANE / 2 + 5, class: "lane-name" }, laneName(lane))]),
+        rows.map((lane) => svg("line", { x1: 0, x2: width, y1: y(lane), y2: y(lane), class: "lane-line" })),
         svg("polyline", { points: points.map((point) => point.join(",")).join(" "), class: "thread" }),
         points.map(([cx, cy], i) => {
-          const mark = svg("circle", { cx, cy, r: 7, class: "mark", onclick: () => go(first + i + 1) }, svg("title", {}, shown[i].title));
+          const mark = svg("circle", { cx, cy, r: 7, class: "life-mark", onclick: () => go(first + i + 1) }, svg("title", {}, shown[i].title));
           mark.dataset.number = String(first + i + 1);
           mark.dataset.x = String(cx);
           return mark;
@@ -112,7 +114,7 @@ export function timeline(signal) {
   const node = h(
     "div",
     { class: "stack" },
-    h("section", { class: "card" }, h("h2", {}, "Timeline"), lanes, h("div", { class: "row player" }, back, play, next, h("div", { class: "grow slider-box" }, slider), position), said),
+    h("section", { class: "card" }, h("h2", {}, "Timeline"), h("div", { class: "lanes-row" }, names, lanes), h("div", { class: "row player" }, back, play, next, h("div", { class: "grow slider-box" }, slider), position), said),
     h("section", { class: "card" }, h("h2", {}, "Partitions and replicas at that moment"), states),
     h("section", { class: "card" }, h("h2", {}, "All steps in words"), list),
   );

@@ -7,10 +7,10 @@ export const PAGES = [
   { name: "Cluster", href: "/", paths: ["/"], load: () => import("./cluster.js") },
   { name: "Topics", href: "/topics", paths: ["/topics", "/topics/:name", "/create-topic"], load: (params) => (params.name ? import("./topic.js") : location.pathname === "/create-topic" ? import("./create_topic.js") : import("./topics.js")) },
   { name: "Placement", href: "/placement", paths: ["/placement"], load: () => import("./placement.js") },
+  { name: "Life of a topic", href: "/life", paths: ["/life", "/life/:name"], load: () => import("./life.js") },
   { name: "Messages", href: "/messages", paths: ["/messages", "/messages/:name"], load: () => import("./messages.js") },
   { name: "Groups", href: "/groups", paths: ["/groups", "/groups/:id"], load: () => import("./groups.js") },
   { name: "Pipelines", href: "/pipelines", paths: ["/pipelines"], load: () => import("./pipelines.js") },
   { name: "Znodes", href: "/znodes", paths: ["/znodes"], load: () => import("./znodes.js") },
   { name: "Rights", href: "/rights", paths: ["/rights", "/rights/:section"], load: () => import("./rights.js") },
-  { name: "Life of a topic", href: "/life", paths: ["/life", "/life/:name"], load: () => import("./life.js") },
 ];

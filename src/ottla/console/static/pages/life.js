@@ -99,7 +99,7 @@ function headline() {
   const hand = h("dd", {});
   const taken = h("dd", {});
   const stat = (name, value) => h("div", { class: "stat" }, h("dt", {}, name), value);
-  const queue = h("div", { class: "queue" });
+  const queue = h("div", { class: "life-queue" });
   const node = h("section", { class: "stack", "aria-label": "The controller now" }, h("dl", { class: "stats" }, stat("Controller", who), stat("Epoch", epoch), stat("Events that wait", length), stat("Event in hand", hand), stat("Events taken", taken)), queue);
   return {
     node,
@@ -111,7 +111,7 @@ function headline() {
       setText(taken, count(head.events_taken));
       const alarms = head.illegal_transitions ? notice("bad", `${plural(head.illegal_transitions, "transition")} refused: the controller asked for a step that its tables do not have.`) : null;
       if (head.queue.length || alarms || queue.childNodes.length)
-        fill(queue, alarms, head.queue.length ? h("div", { class: "card" }, h("h2", {}, "Event queue"), h("ol", { class: "plain small" }, head.queue.map((one) => h("li", {}, h("span", { class: "mono" }, one.name), h("span", { class: "muted" }, ` waits for ${duration(one.waited_ms)}`)))), head.queue_length > head.queue.length ? h("p", { class: "muted small" }, `and ${count(head.queue_length - head.queue.length)} more`) : null) : null);
+        fill(queue, alarms, head.queue.length ? h("div", { class: "card" }, h("h2", {}, "Event queue"), h("ol", { class: "life-list small" }, head.queue.map((one) => h("li", {}, h("span", { class: "mono" }, one.name), h("span", { class: "muted" }, ` waits for ${duration(one.waited_ms)}`)))), head.queue_length > head.queue.length ? h("p", { class: "muted small" }, `and ${count(head.queue_length - head.queue.length)} more`) : null) : null);
     },
   };
 }

@@ -182,7 +182,7 @@ function nothing(page, given) {
 function follow(place, topic, given, signal) {
   const problem = problemPlace();
   const list = messageList(topic);
-  const status = h("p", { class: "muted", role: "status" }, "Waiting for new records…");
+  const status = h("p", { class: "muted", role: "status" }, "Asking the cluster…");
   let came = 0;
   let skipped = 0;
   fill(place, problem.node, status, list.node);

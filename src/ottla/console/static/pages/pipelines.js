@@ -8,7 +8,7 @@ import { commandLine, empty, notice, problemPlace } from "../lib/notices.js";
 export const title = "Pipelines";
 export const question = "Which Spark pipelines run, and how do they go?";
 
-const NODE = { width: 180, height: 58, across: 70, down: 18 };
+const NODE = { width: 140, height: 54, across: 30, down: 16 };
 const MOST_NODES = 200;
 const BADGES = { running: "good", failed: "bad", restarting: "warn", waiting: "warn" };
 
@@ -111,6 +111,8 @@ function graphView(pipeline) {
   const height = Math.max(0, ...[...nodes.values()].map((one) => one.y + NODE.height)) + 8;
   const drawn = new Map([...nodes.values()].map((one) => [one.id, nodeView(one)]));
   const picture = svg("svg", { class: "graph", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `Topics and jobs of ${pipeline.name}` }, ...edges.map(edgeNode), ...[...drawn.values()].map((view) => view.node));
+  // Shrinks a little where that makes it fit; what is wider scrolls in its own box.
+  picture.style.minWidth = `${Math.round(width * 0.85)}px`;
   return {
     node: h("div", { class: "graph-box", tabindex: "0", role: "region", "aria-label": `Graph of ${pipeline.name}` }, picture),
     update(now) {
@@ -151,17 +153,17 @@ function placeInLayers(nodes, edges) {
 
 function edgeNode([from, to, isDead]) {
   const [x1, y1, x2, y2] = [from.x + NODE.width, from.y + NODE.height / 2, to.x, to.y + NODE.height / 2];
-  const bend = Math.max(30, Math.abs(x2 - x1) / 2);
+  const bend = Math.max(15, Math.abs(x2 - x1) / 2);
   return svg("path", { class: `graph-edge ${isDead ? "is-dead" : ""}`, d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` });
 }
 
 function nodeView(one) {
-  const small = svg("text", { class: "graph-small", x: one.x + 10, y: one.y + 43 }, one.small ?? one.kind);
-  const box = svg("rect", { x: one.x, y: one.y, width: NODE.width, height: NODE.height, rx: one.kind === "topic" ? 29 : 6 });
-  const short = one.text.length > 22 ? `${one.text.slice(0, 21)}…` : one.text;
+  const small = svg("text", { class: "graph-small", x: one.x + 10, y: one.y + 41 }, one.small ?? one.kind);
+  const box = svg("rect", { x: one.x, y: one.y, width: NODE.width, height: NODE.height, rx: one.kind === "topic" ? 27 : 6 });
+  const short = one.text.length > 17 ? `${one.text.slice(0, 16)}…` : one.text;
   const left = one.kind === "topic" ? 20 : 10;
   small.setAttribute("x", one.x + left);
-  const group = svg("g", { class: `graph-${one.kind}` }, box, svg("title", {}, one.text), svg("text", { x: one.x + left, y: one.y + 24 }, short), small);
+  const group = svg("g", { class: `graph-${one.kind}` }, box, svg("title", {}, one.text), svg("text", { x: one.x + left, y: one.y + 22 }, short), small);
   const node = one.href ? svg("a", { href: one.href, "aria-label": `Topic ${one.text}` }, group) : group;
   return {
     node,

@@ -1,6 +1,6 @@
 // The assignment algorithm, drawn: brokers in the order of the walk, a row for each partition.
 
-import { fill, h, setText } from "../lib/dom.js";
+import { debounced, fill, h, setText } from "../lib/dom.js";
 import { field } from "../lib/form.js";
 import { count, plural } from "../lib/format.js";
 
@@ -28,12 +28,13 @@ export function placementDrawing() {
   const stepper = h("div", { class: "stepper" }, back, slider, next);
   let cells = new Map();
 
+  const soon = debounced(150, () => changed());
   const pin = () => {
-    isPinned = true;
-    changed();
+    isPinned = true; // at once: an answer that is on its way does not overwrite what is typed
+    soon();
   };
-  start.input.addEventListener("change", pin);
-  shift.input.addEventListener("change", pin);
+  start.input.addEventListener("input", pin);
+  shift.input.addEventListener("input", pin);
   anew.addEventListener("click", () => {
     isPinned = false;
     changed();
@@ -102,8 +103,10 @@ export function placementDrawing() {
     show(value) {
       drawing = value;
       assignment = value.assignment;
-      start.input.value = String(value.start_index);
-      shift.input.value = String(value.shift);
+      if (!isPinned) {
+        start.input.value = String(value.start_index);
+        shift.input.value = String(value.shift);
+      }
       drawGrid(value.places, value.assignment);
       slider.max = String(value.steps.length);
       slider.value = slider.max;
