@@ -99,6 +99,7 @@ class Running(msgspec.Struct):
     moves: list[RunningMove]
     is_watched: bool
     throttles_left: str | None = None
+    topics_left: list[str] = []
 
 
 class Wish(msgspec.Struct):
@@ -361,6 +362,7 @@ async def remove_throttles(call: Call) -> Started:
     if await call.admin.list_reassignments():
         raise ApiError(409, "REASSIGNMENT_IN_PROGRESS", "Moves are still under way.")
     await _clear(call.admin, {tp.topic for tp in chosen}, set())
+    _runner(call.access).forget()
     return Started(len(chosen))
 
 
@@ -392,6 +394,18 @@ class MoveRunner:
         self._to_elect: list[TopicPartition] = []
         self._is_throttled = False
         self.problem: str | None = None
+
+    @property
+    def topics_left(self) -> list[str]:
+        """Topics that may still be throttled, though nobody waits for their moves any more."""
+        return sorted(self._topics) if self.problem and self._is_throttled else []
+
+    def forget(self) -> None:
+        """Throttles were removed by somebody else."""
+        if not self.is_watching:
+            self._topics.clear()
+            self._brokers.clear()
+            self._is_throttled, self.problem = False, None
 
     @property
     def is_watching(self) -> bool:
@@ -433,10 +447,12 @@ class MoveRunner:
         if to_elect:
             await self._admin.elect_leaders(ElectionType.PREFERRED, to_elect)
         if self._is_throttled:
-            topics, self._topics = self._topics, set()
-            brokers, self._brokers = self._brokers, set()
-            self._is_throttled = False
+            topics, brokers = set(self._topics), set(self._brokers)
             await _clear(self._admin, topics, brokers)
+            # Others may have begun meanwhile; where it failed all stay, for another try.
+            self._topics -= topics
+            self._brokers -= brokers
+            self._is_throttled = bool(self._topics)
 
 
 def _runner(access: Access) -> MoveRunner:
@@ -453,7 +469,11 @@ async def running(call: Call) -> Running:
     ]
     sizes = await _sizes(call.admin, wanted)
     return Running(
-        len(under_way), running_moves(shown, leaders, sizes), runner.is_watching, runner.problem
+        len(under_way),
+        running_moves(shown, leaders, sizes),
+        runner.is_watching,
+        runner.problem,
+        runner.topics_left,
     )
 
 

@@ -200,7 +200,7 @@ class PlacementPage {
   }
 
   showRunning(running) {
-    const left = running.throttles_left ? notice("warn", `Throttles may still be set: ${running.throttles_left}`) : null;
+    const left = running.throttles_left ? notice("warn", `Throttles may still be set: ${running.throttles_left}`, { more: this.throttleButton(running.topics_left) }) : null;
     if (!running.count) {
       fill(this.runningPlace, running.is_watched ? notice("info", "The moves are done; throttles are being removed.") : left);
       return;
@@ -216,6 +216,19 @@ class PlacementPage {
         h("ul", { class: "move-list" }, ...running.moves.slice(0, 20).map(runningNode), running.count > 20 ? h("li", { class: "muted" }, `and ${count(running.count - 20)} more`) : null),
       ),
     );
+  }
+
+  throttleButton(topics) {
+    if (!topics.length) return null;
+    const partitions = topics.map((topic) => ({ topic, partition: 0 }));
+    const remove = async () => {
+      try {
+        await confirmWrite({ title: "Remove throttles", method: "POST", path: "/placement/throttles", body: { partitions }, verb: "Remove them" });
+      } catch (error) {
+        this.problem.say(error);
+      }
+    };
+    return h("button", { class: "button small", type: "button", onclick: remove }, "Remove them");
   }
 
   async cancel(moves) {
