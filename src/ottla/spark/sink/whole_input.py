@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Protocol, TypeVar
 
 from ottla.spark.errors import SourceError
@@ -30,13 +31,13 @@ class InputCutShort(SourceError):
 def spark_input() -> Peekable | None:
     """What PySpark reads this task from, an argument of `pyspark.worker.main`, which has called
     whoever calls this; None where that is not so."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         code = frame.f_code
         if code.co_name == "main" and code.co_filename.endswith("worker.py"):
             found = frame.f_locals.get("infile")
             return found if hasattr(found, "peek") else None
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 
