@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from ottla.pipelines import Archive, Source, parse_pipeline, run_pipeline
+from ottla.pipelines import Archive, Source, dialects, parse_pipeline, run_pipeline
 from ottla.pipelines.jobs.archive import ArchiveWriter, with_time_columns
 from ottla.pipelines.jobs.audit import incidents, parse_events
 from ottla.pipelines.mirror_groups import OFFSET_HEADER
@@ -158,6 +158,10 @@ def test_a_batch_that_is_written_again_counts_once(spark, ottla_processes):
         ).mode("append").save()
     values = [int(message.value()) for message in read_topic(servers, "jobs.once")]
     assert sorted(values) == sorted([*range(100), *range(100)])
+
+
+def test_how_many_tasks_spark_makes_can_be_found_out(spark):
+    assert dialects.tasks_of_a_range(spark) == spark.sparkContext.defaultParallelism
 
 
 def test_a_mirror_carries_records_and_positions(spark, ottla_processes, tmp_path):

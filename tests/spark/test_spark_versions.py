@@ -16,6 +16,7 @@ from ottla.spark.launch.session import missing_reason
 from tests.support.campaign import table, write_page
 from tests.support.judges import need
 from tests.support.spark import environments, smoke
+from tests.support.spark.connect_server import ConnectServer
 from tests.support.spark.topics import Topics
 
 pytestmark = [
@@ -39,8 +40,10 @@ PYTHONS = ["3.12", "3.13"]
 ONE, TWO = smoke.ROWS, 2 * smoke.ROWS
 
 
-def run_smoke(python: Path, topics: Topics, folder: Path, remote: str | None) -> dict:
-    names = [topics.create(2) for _ in range(3)]
+def run_smoke(
+    python: Path, topics: Topics, folder: Path, remote: str | None, *, topic_count: int = 3
+) -> dict:
+    names = [topics.create(2) for _ in range(topic_count)]
     given = {"servers": topics.servers, "folder": str(folder), "remote": remote, "topics": names}
     ran = subprocess.run(
         [python, smoke.__file__, json.dumps(given)],
@@ -73,6 +76,26 @@ def test_a_session_of_spark_connect_reads_and_writes(ottla_processes, tmp_path):
     found = run_smoke(Path(sys.executable), topics, tmp_path, "local[2]")
     assert found["session"] == "pyspark.sql.connect.session"
     judge(found)
+
+
+def test_a_server_of_spark_connect_with_the_package(ottla_processes, tmp_path):
+    need(missing_reason())
+    topics = Topics(ottla_processes.bootstrap_servers)
+    with ConnectServer(tmp_path, str(environments.ROOT / "src")) as server:
+        judge(run_smoke(Path(sys.executable), topics, tmp_path, server.url))
+
+
+def test_batches_on_a_server_of_spark_connect_without_the_package(ottla_processes, tmp_path):
+    """Its Python finds a package `ottla` that only raises: what it runs was sent."""
+    need(missing_reason())
+    poison = tmp_path / "poison" / "ottla"
+    poison.mkdir(parents=True)
+    (poison / "__init__.py").write_text("raise RuntimeError('this package was not sent')\n")
+    topics = Topics(ottla_processes.bootstrap_servers)
+    with ConnectServer(tmp_path, str(poison.parent)) as server:
+        found = run_smoke(Path(sys.executable), topics, tmp_path, server.url, topic_count=1)
+    assert found["session"] == "pyspark.sql.connect.session"
+    assert found["batch"] == [ONE, ONE, ONE // 2]
 
 
 def test_every_spark(ottla_processes, tmp_path):

@@ -42,10 +42,16 @@ def parallelism(spark: SparkSession) -> int:
     """How many tasks Spark makes of rows of its own."""
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
+    return tasks_of_a_range(spark)
+
+
+def tasks_of_a_range(spark: SparkSession) -> int:
+    """By looking: Spark Connect does not tell."""
     from pyspark.sql import functions
 
-    last = functions.max(functions.spark_partition_id()).alias("last")
-    (row,) = spark.range(_MANY).agg(last).collect()
+    # Two steps: Spark refuses an aggregate of something that is not the same each time.
+    tasks = spark.range(_MANY).select(functions.spark_partition_id().alias("task"))
+    (row,) = tasks.agg(functions.max("task").alias("last")).collect()
     return int(row["last"] or 0) + 1
 
 

@@ -2,6 +2,8 @@
 
     python smoke.py '{"servers": "…", "remote": null, "folder": "…", "topics": ["a", "b", "c"]}'
 
+With one topic there is a batch and no stream.
+
 Run by tests in environments of their own, so it imports nothing but this package and PySpark. The
 last line of its output is what it found, as JSON.
 """
@@ -67,10 +69,15 @@ class Smoke:
         return sorted((f for f in files if f.name.isdigit()), key=lambda file: int(file.name))
 
 
-def run(smoke: Smoke, first: str, second: str, third: str) -> dict[str, Any]:
+def run(smoke: Smoke, first: str, *others: str) -> dict[str, Any]:
     found: dict[str, Any] = {"spark": pyspark.__version__, "python": sys.version.split()[0]}
     smoke.write(first, 0)
     found["batch"] = smoke.count(first)
+    return found | stream(smoke, first, *others) if others else found
+
+
+def stream(smoke: Smoke, first: str, second: str, third: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     smoke.copy(first, second)
     smoke.write(first, ROWS)
     last = smoke.copy(first, second).lastProgress
