@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
-# Of this folder and not of the session: Playwright keeps an event loop running in this thread, and
-# an asynchronous test of another folder that came next could not begin its own.
-@pytest.fixture(scope="package")
+# Of a file and not of the session: Playwright keeps an event loop running in this thread, and an
+# asynchronous test that came next could not begin its own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     from playwright.sync_api import expect, sync_playwright
 
