@@ -136,6 +136,14 @@ def test_sizes_and_records_come_later(own_page: Page, cluster: ProcessCluster) -
     expect(row.locator("td").nth(5)).to_contain_text("B")
     page.goto("/topics/list.plums")
     expect(page.locator(".stat").filter(has_text="Records").locator("dd")).to_have_text("3")
+    reading = ["consume", "--topic", "list.plums", "--group", _HOSTILE, "--max-messages", "3"]
+    subprocess.run(
+        [sys.executable, "-m", "ottla", *reading, *servers], capture_output=True, check=True
+    )
+    page.locator(".tabs").get_by_text("Groups").click()
+    row = page.get_by_role("table", name="Groups").locator("tbody tr").filter(has_text="onerror")
+    expect(row.locator("td").last).to_have_text("0")
+    assert page.locator("img[src=x]").count() == 0
     _look_at(page, "dark")
 
 
