@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ottla.console.api.rights import MAX_NAME_CHARS, MAX_SHOWN, Changed, needs, ottla
+from ottla.console.api.rights import MAX_NAME_CHARS, MAX_SHOWN, Changed, needs
+from ottla.console.commands import ottla
 from ottla.console.web.failures import invalid
 from ottla.console.web.routes import Call, Route
 from ottla.security.acls import Operation
@@ -121,7 +122,7 @@ def _commands(call: Call) -> list[str]:
     removed = [name for name in body.remove if name not in body.set]
     if removed:
         words += ["--delete-config", ",".join(removed)]
-    return [ottla(call, "configs", *words)]
+    return [ottla(call.settings, "configs", *words)]
 
 
 def number_text(value: float) -> str:

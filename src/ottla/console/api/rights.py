@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ottla.client.admin.acls import AclBinding
+from ottla.console.commands import ottla
 from ottla.console.web.failures import ApiError, invalid, not_found
-from ottla.console.web.routes import Call, Handler, Route, command_line
+from ottla.console.web.routes import Call, Handler, Route
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.acl_znodes import stored_name
 from ottla.security.acls import (
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 # A page shows them all, and the browser has to hold them.
 MAX_SHOWN = 20_000
 MAX_NAME_CHARS = 32_767
-# The file in which whoever types the command keeps their own credentials.
-CLIENT_FILE = "client.properties"
 # As kafka-acls has it: two types whose rights no answer lists (KIP-430) can have entries as well.
 OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
     kind: (*operations, Operation.ALL)
@@ -95,14 +94,6 @@ class NewAcls(msgspec.Struct):
 
 class Changed(msgspec.Struct):
     changed: int
-
-
-def ottla(call: Call, *words: str | None) -> str:
-    """A command line for the cluster of this console."""
-    where = ("--bootstrap-server", call.settings.bootstrap)
-    protocol = call.settings.properties.get("security.protocol", "PLAINTEXT").upper()
-    with_file = () if protocol == "PLAINTEXT" else ("--command-config", CLIENT_FILE)
-    return command_line("ottla", words[0], *where, *with_file, *words[1:])
 
 
 async def listing(call: Call) -> Acls:
@@ -176,7 +167,7 @@ async def add(call: Call) -> Changed:
 
 
 def _add_commands(call: Call) -> list[str]:
-    return [ottla(call, "acls", "--add", *_words(bindings(call.body)))]
+    return [ottla(call.settings, "acls", "--add", *_words(bindings(call.body)))]
 
 
 def binding_of(acl: Acl) -> AclBinding:
@@ -211,7 +202,7 @@ def _removable(acl: Acl) -> AclBinding:
 
 
 def _remove_commands(call: Call) -> list[str]:
-    return [ottla(call, "acls", "--remove", "--force", *_words([_removable(call.body)]))]
+    return [ottla(call.settings, "acls", "--remove", "--force", *_words([_removable(call.body)]))]
 
 
 def needs(operation: Operation, handler: Handler) -> Handler:
@@ -239,7 +230,7 @@ def _in_words(error: KafkaError, call: Call, operation: Operation) -> ApiError |
         403,
         error.code.name,
         f"{who or 'Nobody here'} may not: it takes {stored_name(operation)} on the cluster. An "
-        f"administrator gives it by: {ottla(call, 'acls', '--add', *_words([wanted]))}",
+        f"administrator gives it by: {ottla(call.settings, 'acls', '--add', *_words([wanted]))}",
     )
 
 

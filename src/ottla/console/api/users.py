@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ottla.client.admin.scram import NewScramCredential
-from ottla.console.api.rights import MAX_NAME_CHARS, MAX_SHOWN, Changed, needs, ottla
+from ottla.console.api.rights import MAX_NAME_CHARS, MAX_SHOWN, Changed, needs
+from ottla.console.commands import ottla
 from ottla.console.web.failures import ApiError, invalid
 from ottla.console.web.routes import Call, Route
 from ottla.errors import KafkaError
@@ -91,7 +92,7 @@ def _set_commands(call: Call) -> list[str]:
     body: NewPassword = call.body
     check_password(body)
     value = f"{body.mechanism}=[iterations={body.iterations}]"
-    return [ottla(call, "configs", "--alter", "--user", body.user, "--add-config", value)]
+    return [ottla(call.settings, "configs", "--alter", "--user", body.user, "--add-config", value)]
 
 
 async def remove_password(call: Call) -> Changed:
@@ -106,7 +107,7 @@ def _remove_commands(call: Call) -> list[str]:
     body: OldPassword = call.body
     check_user(body.user, body.mechanism)
     words = ("--alter", "--user", body.user, "--delete-config", body.mechanism)
-    return [ottla(call, "configs", *words)]
+    return [ottla(call.settings, "configs", *words)]
 
 
 def _raise_refusal(answered: dict[str, KafkaError | None]) -> None:

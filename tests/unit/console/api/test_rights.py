@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ottla.console.api.rights import ROUTES, Acl, NewAcls, bindings, ottla
+from ottla.console.api.rights import ROUTES, Acl, NewAcls, bindings
+from ottla.console.commands import ottla
 from ottla.console.settings import ConsoleSettings
 from ottla.console.web.access import Access
 from ottla.console.web.failures import ApiError
@@ -62,7 +63,7 @@ def test_names_are_quoted_for_the_shell() -> None:
 
 
 def test_users_have_their_own_file() -> None:
-    line = ottla(call(None, **{"security.protocol": "SASL_SSL"}), "acls", "--list")
+    line = ottla(call(None, **{"security.protocol": "SASL_SSL"}).settings, "acls", "--list")
     assert line == "ottla acls --bootstrap-server h:1 --command-config client.properties --list"
 
 

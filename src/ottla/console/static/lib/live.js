@@ -10,6 +10,7 @@ const AGAIN_MS = 3000;
  * `news` every message goes to `whole`. `problem` is told once and `mended` when it is over.
  */
 export function live(feed, query, { signal, whole, news = whole, problem = () => {}, mended = () => {} }) {
+  const address = withQuery(`/api/v1/live/${feed}`, query);
   let source = null;
   let timer = null;
   let isTold = false;
@@ -22,8 +23,21 @@ export function live(feed, query, { signal, whole, news = whole, problem = () =>
     if (isTold) mended();
     isTold = false;
   };
+  // A browser does not say why a stream was refused: the same address, asked once more, does.
+  const explain = async () => {
+    const leave = new AbortController();
+    try {
+      const answer = await fetch(address, { signal: leave.signal });
+      if (!answer.ok) return (await answer.json()).error;
+    } catch {
+      // Nobody there, or something that is no console.
+    } finally {
+      leave.abort();
+    }
+    return { code: "CONSOLE_GONE", message: "The console does not answer; trying again." };
+  };
   const open = () => {
-    source = new EventSource(withQuery(`/api/v1/live/${feed}`, query));
+    source = new EventSource(address);
     source.addEventListener("whole", (event) => {
       well();
       whole(JSON.parse(event.data));
@@ -34,7 +48,7 @@ export function live(feed, query, { signal, whole, news = whole, problem = () =>
     source.onerror = () => {
       source.close();
       if (signal.aborted) return;
-      if (!isTold) tell({ code: "CONSOLE_GONE", message: "The console does not answer; trying again." });
+      explain().then((error) => isTold || signal.aborted || tell(error));
       timer = setTimeout(() => loadSession().then(open, () => source.onerror()), AGAIN_MS);
     };
   };
