@@ -136,7 +136,6 @@ PLANS: Mapping[str, PagePlan] = {
         left_out={
             "pytest tests/peers/test_topic_operations.py": _ITSELF,
             "OTTLA_JUDGED=kafka-2.8.2 pytest tests/peers": _MINUTES,
-            "OTTLA_JUDGED=kafka-4.1 pytest tests/spark": _MINUTES,
             "OTTLA_REQUIRE_PEERS=1 pytest tests/peers": _ITSELF,
             "ottla bench topics": _MINUTES,
             "OTTLA_BENCH_SCALE=0.1 ottla bench topics": _MINUTES,
