@@ -19,7 +19,8 @@ REQUEST_S = 60.0
 # Whoever takes less than this of an answer in such a time is taken for gone.
 TAKEN_BYTES = 64 * 1024
 TAKEN_S = 30.0
-# Requests above uvicorn's own limit are answered 503; more connections than that are not taken.
+# Requests above uvicorn's own limit are answered 503; more connections than that are not taken
+# where all are busy.
 SPARE_CONNECTIONS = 64
 
 
@@ -32,10 +33,25 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         most = self.limit_concurrency
-        if most is not None and len(self.connections) > most + SPARE_CONNECTIONS:
-            transport.abort()
-            return
+        if most is not None and len(self.connections) >= most:
+            waiting = self._longest_waiting()
+            if waiting is not None:
+                waiting.transport.abort()
+            elif len(self.connections) > most + SPARE_CONNECTIONS:
+                transport.abort()
+                return
         self._watch_request()
+
+    def _longest_waiting(self) -> Connection | None:
+        """Of those whose request has not come: whoever holds many makes room for who asks."""
+        found: tuple[float, Connection] | None = None
+        for other in self.connections:
+            if not isinstance(other, Connection) or other.transport.is_closing():
+                continue
+            timer = other._request_timer
+            if timer is not None and (found is None or timer.when() < found[0]):
+                found = timer.when(), other
+        return None if found is None else found[1]
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

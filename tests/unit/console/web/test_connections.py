@@ -109,14 +109,17 @@ async def test_an_answer_that_nobody_takes_is_given_up(monkeypatch: pytest.Monke
                 await lost.wait()
 
 
-async def test_connections_that_are_too_many_are_not_taken(
+async def test_who_holds_many_connections_makes_room_for_who_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "_MAX_CONNECTIONS", 2)
-    monkeypatch.setattr(connections, "SPARE_CONNECTIONS", 1)
+    monkeypatch.setattr(server, "_MAX_CONNECTIONS", 4)
     async with console() as port:
-        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
-        await ended(idle[-1][0])
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(10)]
+        for reader, _ in idle[:6]:
+            await ended(reader)
+        head = "GET /api/v1/openapi.json HTTP/1.1\nHost: localhost\nConnection: close\n\n"
+        status, _ = await answer(port, head)
+        assert status == "HTTP/1.1 200 OK"
         for _, writer in idle:
             writer.close()
 
