@@ -435,18 +435,27 @@ class Cluster:
         raise ConnectionError("; ".join(problems))
 
     async def _channel(self, address: Address, timeout_ms: float) -> Channel:
-        async with self._opening[address]:
+        now = asyncio.get_running_loop().time
+        begun = now()
+        opening = self._opening[address]
+        # Whoever waits for another's attempt waits no longer than for their own: with a broker
+        # that says nothing, each of many would else wait for all before.
+        async with asyncio.timeout(timeout_ms / 1000):
+            await opening.acquire()
+        try:
             channel = self._channels.get(address)
             if channel is None or channel.closed:
                 channel = await Channel.open(
                     self._runtime,
                     address,
                     client_id=self._client_id,
-                    timeout_ms=timeout_ms,
+                    timeout_ms=max(timeout_ms - (now() - begun) * 1000, 1),
                     credentials=self._credentials,
                 )
                 self._channels[address] = channel
             return channel
+        finally:
+            opening.release()
 
     async def _retry_refreshing(
         self, attempt: Callable[[float], Awaitable[T]], timeout_ms: float, call: str

@@ -13,6 +13,7 @@ import uvicorn
 
 from ottla.console.api import FEEDS, ROUTES
 from ottla.console.web.app import Console
+from ottla.console.web.connections import Connection
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ async def serve(
         server_header=False,
         date_header=False,
         limit_concurrency=_MAX_CONNECTIONS,
+        http=Connection,
+        ws="none",
         timeout_graceful_shutdown=_LEAVE_S,
         # Whoever stands in front may not say by which scheme or from where somebody came.
         proxy_headers=False,

@@ -81,6 +81,29 @@ async def test_a_server_that_never_answers_ends_in_time() -> None:
     server.close()
 
 
+async def test_many_calls_to_a_server_that_never_answers_do_not_wait_for_each_other() -> None:
+    """One after the other they would take forty times as long as one."""
+    release = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with Cluster(system_runtime(), address, bootstrap_timeout_ms=500) as cluster:
+        async with asyncio.timeout(10):
+            answers = await asyncio.gather(
+                *(cluster.nodes() for _ in range(40)), return_exceptions=True
+            )
+    assert all(
+        isinstance(answer, KafkaError) and answer.code is ErrorCode.REQUEST_TIMED_OUT
+        for answer in answers
+    )
+    release.set()
+    server.close()
+
+
 async def test_a_server_of_another_protocol_is_named() -> None:
     async def speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

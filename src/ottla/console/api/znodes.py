@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -43,9 +44,10 @@ MAX_HEX_BYTES = 4_096
 MAX_PATH_CHARS = 32_767
 # Each look has a session of its own: the store need not remember anybody who has gone.
 _SESSIONS = asyncio.Semaphore(8)
-# What lies there is as good as a password (KIP-84, KIP-48).
-_SECRET = ("/config/users/", "/tokenauth/tokens/")
-_MECHANISM_PREFIX = "SCRAM-"
+# What lies there is as good as a password (KIP-84, KIP-226, KIP-48). A cluster may have its root at
+# any node, so these are looked for anywhere in a path.
+_SECRET = ("/config/users/", "/config/brokers/", "/delegation_token/tokens/")
+_SECRET_CONFIG = re.compile(r"^SCRAM-|password|secret|jaas|keystore\.key$", re.IGNORECASE)
 _HIDDEN = "hidden: as good as a password"
 
 
@@ -159,14 +161,13 @@ def shown(path: str, data: bytes | None) -> Data:
         return Data("none")
     if not data:
         return Data("empty")
-    is_secret = path.startswith(_SECRET)
+    is_secret = any(part in path for part in _SECRET)
     if len(data) <= MAX_SHOWN_BYTES:
         try:
             value = json.loads(data)
-            text = json.dumps(
-                _without_secrets(value) if is_secret else value, indent=2, ensure_ascii=False
-            )
-            return Data("json", text, is_hidden=is_secret)
+            safe = _without_secrets(value) if is_secret else value
+            text = json.dumps(safe, indent=2, ensure_ascii=False)
+            return Data("json", text, is_hidden=safe != value)
         except (ValueError, RecursionError):
             pass
     if is_secret:
@@ -183,12 +184,12 @@ def shown(path: str, data: bytes | None) -> Data:
 
 
 def _without_secrets(value: object) -> object:
-    """A user's quotas stand beside the hashes."""
+    """Quotas stand beside hashes, and a broker's threads beside its passwords."""
     config = value.get("config") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(config, dict):
         return _HIDDEN
     safe = {
-        name: _HIDDEN if name.startswith(_MECHANISM_PREFIX) else setting
+        name: _HIDDEN if _SECRET_CONFIG.search(name) else setting
         for name, setting in config.items()
     }
     return {**value, "config": safe}

@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 CLIENT_ID = "ottla-console"
 MAX_VISITORS = 256
+# Of one user: nobody pushes the others out by logging in again and again.
+MAX_VISITORS_OF_A_USER = 32
 # A page that is open asks all the time; a closed one is forgotten after this.
 IDLE_MS = 8 * 3600 * 1000.0
 # How long a page waits for the cluster before it says so.
@@ -133,6 +135,7 @@ class Visitors:
         finally:
             self._logins_under_way -= 1
         await self.forget(visitor)
+        await self._make_room_for(username)
         newcomer = await self.greet(None)
         newcomer.access = access
         return newcomer
@@ -171,6 +174,12 @@ class Visitors:
                     key=lambda visitor: (logged_in and visitor.access is not None, visitor.seen_ms),
                 )
             )
+
+    async def _make_room_for(self, user: str) -> None:
+        theirs = [each for each in self._known.values() if each.access and each.access.user == user]
+        theirs.sort(key=lambda visitor: visitor.seen_ms)
+        for visitor in theirs[: max(len(theirs) - MAX_VISITORS_OF_A_USER + 1, 0)]:
+            await self.forget(visitor)
 
     def _connect(self, credentials: Credentials | None) -> Admin:
         return Admin.connect(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount
 from starlette.routing import Route as HttpRoute
@@ -27,9 +28,17 @@ from ottla.console.web.access import (
     likely_mechanism,
 )
 from ottla.console.web.failures import ApiError, from_exception, not_found
-from ottla.console.web.guards import COOKIE, TOKEN_HEADER, Guards
+from ottla.console.web.guards import COOKIE, SESSION_PATH, TOKEN_HEADER, Guards
 from ottla.console.web.openapi import document
-from ottla.console.web.routes import Attachment, Call, Feed, Route, read_body, read_query
+from ottla.console.web.routes import (
+    Attachment,
+    Call,
+    Feed,
+    Route,
+    read_body,
+    read_query,
+    wants_preview,
+)
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -68,9 +77,9 @@ class Console:
 
     def app(self) -> Starlette:
         api = [
-            HttpRoute("/api/v1/session", self._tell_session, methods=["GET"]),
-            HttpRoute("/api/v1/session", self._log_in, methods=["POST"]),
-            HttpRoute("/api/v1/session", self._log_out, methods=["DELETE"]),
+            HttpRoute(SESSION_PATH, self._tell_session, methods=["GET"]),
+            HttpRoute(SESSION_PATH, self._log_in, methods=["POST"]),
+            HttpRoute(SESSION_PATH, self._log_out, methods=["DELETE"]),
             HttpRoute("/api/v1/openapi.json", self._tell_document, methods=["GET"]),
             HttpRoute("/api/v1/live/{feed}", self._live, methods=["GET"]),
             *(
@@ -101,7 +110,7 @@ class Console:
             await self.visitors.close()
 
     async def _tell_session(self, request: Request) -> Response:
-        visitor = await self.visitors.greet(request.cookies.get(COOKIE))
+        visitor = await self.visitors.greet(request.cookies.get(cookie_name(request)))
         return self._session_answer(visitor, request)
 
     async def _log_in(self, request: Request) -> Response:
@@ -124,7 +133,7 @@ class Console:
         except Exception as error:
             return _failed(error)
         answer = _json({})
-        answer.delete_cookie(COOKIE)
+        answer.delete_cookie(cookie_name(request))
         return answer
 
     def _session_answer(self, visitor: Visitor, request: Request) -> Response:
@@ -142,7 +151,7 @@ class Console:
             }
         )
         answer.set_cookie(
-            COOKIE,
+            cookie_name(request),
             visitor.cookie,
             httponly=True,
             samesite="strict",
@@ -192,7 +201,7 @@ class Console:
         _check_token(request, visitor)
         body = read_body(route.body, await _bounded_body(request, route.max_body_bytes))
         call = self._call(visitor, request.path_params, query, body)
-        if request.query_params.get("preview") == "true":
+        if wants_preview(request.query_params.getlist("preview")):
             assert route.commands is not None
             preview = None if route.preview is None else await route.preview(call)
             return {"commands": list(route.commands(call)), "preview": preview}
@@ -201,7 +210,7 @@ class Console:
         return await route.handler(call)
 
     def _known(self, request: Request) -> Visitor:
-        visitor = self.visitors.find(request.cookies.get(COOKIE))
+        visitor = self.visitors.find(request.cookies.get(cookie_name(request)))
         if visitor is None:
             raise ApiError(401, "NO_SESSION", "Ask GET /api/v1/session first.")
         return visitor
@@ -214,6 +223,13 @@ class Console:
         return Call(visitor.access, self._settings, path, query, body)
 
 
+def cookie_name(request: Request) -> str:
+    """Browsers keep cookies by host, whatever the port: two consoles on one machine would take
+    each other's away."""
+    port = request.url.port
+    return COOKIE if port is None else f"{COOKIE}_{port}"
+
+
 def _check_token(request: Request, visitor: Visitor) -> None:
     given = request.headers.get(TOKEN_HEADER, "")
     if not secrets.compare_digest(given.encode(), visitor.token.encode()):
@@ -223,11 +239,18 @@ def _check_token(request: Request, visitor: Visitor) -> None:
 async def _bounded_body(request: Request, most: int) -> bytes:
     """Raises ApiError as soon as more has come."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            raise ApiError(413, "BODY_TOO_LARGE", f"At most {most:,} bytes.")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise ApiError(413, "BODY_TOO_LARGE", f"At most {most:,} bytes.")
+    except ClientDisconnect:
+        raise _gone() from None
     return bytes(body)
+
+
+def _gone() -> ApiError:
+    return ApiError(499, "GONE", "Nobody waits for the answer.")
 
 
 async def _while_wanted(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
@@ -237,7 +260,7 @@ async def _while_wanted(request: Request, work: Coroutine[Any, Any, Any]) -> Any
     try:
         await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise ApiError(499, "GONE", "Nobody waits for the answer.")
+            raise _gone()
         return await task
     finally:
         task.cancel()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "ottla_console"
+SESSION_PATH = "/api/v1/session"
 TOKEN_HEADER = "x-ottla-token"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -56,7 +57,7 @@ class Guards:
                     headers["cache-control"] = "no-store"
             await send(message)
 
-        refusal = self.refusal(Headers(scope=scope), scope["method"])
+        refusal = self.refusal(Headers(scope=scope), scope["method"], scope["path"])
         if refusal is None:
             await self._app(scope, receive, send_guarded)
             return
@@ -65,7 +66,7 @@ class Guards:
         answer = JSONResponse(refusal.to_json(), status_code=refusal.status)
         await answer(scope, receive, send_guarded)
 
-    def refusal(self, headers: Headers, method: str) -> ApiError | None:
+    def refusal(self, headers: Headers, method: str, path: str = "/") -> ApiError | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not names_us(hosts[0], self._names):
             return ApiError(
@@ -75,10 +76,27 @@ class Guards:
                 "with --allow-host NAME.",
             )
         origin = headers.get("origin")
-        is_foreign = origin is not None and urlsplit(origin).netloc.lower() != hosts[0].lower()
-        # Links from elsewhere may open a page; nothing else comes from there.
+        is_foreign = origin is not None and _netloc(origin) != hosts[0].lower()
+        # Links from elsewhere may open a page; nothing else comes from there. The API is no page: a
+        # link to it comes without the cookie (SameSite) and would go with a new one, and whoever
+        # was logged in would be so no more.
         fetched = headers.get("sec-fetch-site", "same-origin")
-        is_opened = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
-        if is_foreign or (fetched in ("cross-site", "same-site") and not is_opened):
+        is_page = not path.startswith("/api/")
+        is_opened = is_page and method == "GET" and headers.get("sec-fetch-mode") == "navigate"
+        # Browsers say where a request is from to https and localhost only; what they open they
+        # want as a page.
+        is_opened_session = path == SESSION_PATH and "text/html" in headers.get("accept", "")
+        if (
+            is_opened_session
+            or is_foreign
+            or (fetched in ("cross-site", "same-site") and not is_opened)
+        ):
             return ApiError(403, "WRONG_ORIGIN", "Only the console's own pages may ask this.")
+        return None
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:  # brackets that do not close
         return None

@@ -59,6 +59,7 @@ class Feeds:
 
     def __init__(self) -> None:
         self._pollers: dict[tuple[str, str], _Poller] = {}
+        self._is_closed = False
 
     @property
     def watchers(self) -> int:
@@ -71,13 +72,21 @@ class Feeds:
         looked at within the feed `name`."""
         if self.watchers >= MAX_WATCHERS:
             raise ApiError(429, "TOO_MANY_WATCHERS", "Too many pages look at once: close some.")
-        poller = self._pollers.get((name, key))
-        if poller is None:
-            poller = self._pollers[name, key] = _Poller(name, open_source(), interval_s)
-        return self._events(poller, (name, key))
+        if self._is_closed:
+            raise ApiError(401, "NO_SESSION", "Ask GET /api/v1/session first.")
+        return self._events((name, key), lambda: _Poller(name, open_source(), interval_s))
 
-    async def _events(self, poller: _Poller, key: tuple[str, str]) -> AsyncIterator[bytes]:
+    async def _events(
+        self, key: tuple[str, str], make: Callable[[], _Poller]
+    ) -> AsyncIterator[bytes]:
+        """Nothing is kept before the first event is asked for: a browser that has gone by then
+        never does."""
+        if self.watchers >= MAX_WATCHERS or self._is_closed:
+            return
         news: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_BEHIND)
+        poller = self._pollers.get(key)
+        if poller is None:
+            poller = self._pollers[key] = make()
         poller.join(news)
         try:
             while True:
@@ -96,6 +105,7 @@ class Feeds:
                 poller.stop()
 
     async def close(self) -> None:
+        self._is_closed = True
         for poller in tuple(self._pollers.values()):
             poller.end()
         self._pollers.clear()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ottla.console.web.failures import from_validation
+from ottla.console.web.failures import from_validation, invalid
 
 if TYPE_CHECKING:
     from ottla.client.admin.client import Admin
@@ -116,6 +116,17 @@ def read_body(kind: Any, body: bytes) -> Any:
         raise from_validation(str(error)) from None
     except msgspec.DecodeError as error:
         raise from_validation(f"The body is no JSON: {error}") from None
+    except RecursionError:
+        raise from_validation("The body is nested too deeply.") from None
+
+
+def wants_preview(given: Sequence[str]) -> bool:
+    """Whoever writes `preview=1` does not want to write: what is unclear raises ApiError."""
+    if not given or given == ["false"]:
+        return False
+    if given == ["true"]:
+        return True
+    raise invalid("preview is true or false, said once.", "preview")
 
 
 def command_line(*words: object) -> str:

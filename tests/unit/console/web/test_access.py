@@ -110,3 +110,31 @@ def test_the_form_offers_what_the_cluster_speaks() -> None:
                 properties={"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
             )
         )
+
+
+class Open:
+    """A cluster that lets everybody in."""
+
+    async def describe_cluster(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+async def test_one_user_does_not_push_the_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "MAX_VISITORS", 6)
+    monkeypatch.setattr(access, "MAX_VISITORS_OF_A_USER", 2)
+    clock = Hands()
+    known = visitors(CLOSED, clock)
+    monkeypatch.setattr(known, "_connect", lambda _: Open())
+
+    async def log_in(user: str) -> access.Visitor:
+        clock.now_ms += 1
+        return await known.log_in(await known.greet(None), "PLAIN", user, "secret")
+
+    admin = await log_in("admin")
+    alices = [await log_in("alice") for _ in range(10)]
+    assert known.find(admin.cookie) is admin and admin.access is not None
+    assert [known.find(alice.cookie) is alice for alice in alices] == [False] * 8 + [True] * 2
+    await known.close()

@@ -135,3 +135,35 @@ async def test_a_picture_is_told_when_it_is_another_one() -> None:
     assert source.whole() is None
     assert [await source.poll() for _ in range(3)] == ["a", None, "b"]
     assert source.whole() == "b"
+
+
+async def test_who_never_takes_the_first_event_leaves_nothing() -> None:
+    """A browser that has gone before its stream begins: each other query would stay for good."""
+    feeds = Feeds()
+
+    def opened() -> Told:
+        raise AssertionError("nobody looks")
+
+    streams = [feeds.watch("f", str(number), opened, 0.0) for number in range(100)]
+    assert len(streams) == 100 and feeds.watchers == 0
+    await feeds.close()
+
+
+async def test_many_at_once_are_not_more_than_there_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "MAX_WATCHERS", 2)
+    feeds = Feeds()
+    streams = [feeds.watch("f", "", lambda: Told(1), 0.0) for _ in range(3)]
+    assert await events(streams[0], 1) == await events(streams[1], 1) == [("whole", 1)]
+    assert await events(streams[2], 1) == []
+    await feeds.close()
+
+
+async def test_nobody_looks_with_rights_that_were_given_back() -> None:
+    feeds = Feeds()
+    late = feeds.watch("f", "", lambda: Told(1), 0.0)
+    await feeds.close()
+    assert await events(late, 1) == []
+    with pytest.raises(ApiError, match="session first"):
+        feeds.watch("f", "", lambda: Told(1), 0.0)

@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from ottla.console.web.failures import ApiError
-from ottla.console.web.routes import Call, Route, command_line, read_body, read_query
+from ottla.console.web.routes import (
+    Call,
+    Route,
+    command_line,
+    read_body,
+    read_query,
+    wants_preview,
+)
 
 
 class Wanted(msgspec.Struct):
@@ -34,7 +41,9 @@ def test_a_query_is_text_that_means_numbers() -> None:
     assert caught.value.field == "partitions"
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'{"name": 1}', b"null"])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b"\xff", b'{"name": 1}', b"null", b'{"x":' + b"[" * 20_000]
+)
 def test_bodies_that_are_wrong(body: bytes) -> None:
     with pytest.raises(ApiError) as caught:
         read_body(Wanted, body)
@@ -44,3 +53,17 @@ def test_bodies_that_are_wrong(body: bytes) -> None:
 def test_a_command_can_be_pasted() -> None:
     assert command_line("ottla", "topics", "--topic", "a b", None) == "ottla topics --topic 'a b'"
     assert command_line("ottla", "$(reboot)") == "ottla '$(reboot)'"
+
+
+def test_a_preview_is_asked_for_in_one_way() -> None:
+    assert wants_preview(["true"])
+    assert not wants_preview([]) and not wants_preview(["false"])
+
+
+@pytest.mark.parametrize(
+    "given", [["1"], ["True"], ["yes"], [""], ["true", "false"], ["true", "true"]]
+)
+def test_what_may_mean_a_preview_writes_nothing(given: list[str]) -> None:
+    with pytest.raises(ApiError, match="true or false") as caught:
+        wants_preview(given)
+    assert caught.value.field == "preview"
