@@ -28,6 +28,7 @@ from tests.support.spark.kill_round import (
     RECORDS,
     SLOW,
     Case,
+    Load,
     Round,
     Verdict,
     run_round,
@@ -58,7 +59,7 @@ def test_every_record_is_there_once_after_kills(tmp_path: Path) -> None:
     """And after an older checkpoint that is put back, and refused."""
     seed, kills = int(os.environ.get("OTTLA_SEED", 7)), (*KILLS, "checkpoint")
     folder = tmp_path / "round"
-    done = run_round(seed, folder, case=Case("all", kills))
+    done = run_round(seed, folder, case=Case("all", kills, Load(records=3_000)))
     assert done.is_exactly_once, f"seed {seed}, {done.found}, see {folder}"
     assert len(done.kills) == len(kills)
     assert done.lost_tasks + done.failed_queries > 0

@@ -15,7 +15,12 @@ FOLDER = Path(pipelines.__file__).parent
 JVM_ONLY = {"_jvm", "_jsc", "_jdf", "_jsparkSession", "_gateway", "sparkContext", "rdd"}
 # The files of HDFS and object stores, for sessions that have a JVM; and the one place that knows
 # both kinds of sessions.
-MAY = {"files.py": {"_jvm", "_jsc", "sparkContext"}, "dialects.py": {"sparkContext"}}
+MAY = {
+    "files.py": {"_jvm", "_jsc", "sparkContext"},
+    "dialects.py": {"sparkContext"},
+    # The address of Spark's own page, or none.
+    "announcement.py": {"sparkContext"},
+}
 
 
 def test_no_job_asks_a_jvm():
