@@ -26,7 +26,8 @@ from confluent_kafka import Consumer, Producer
 from playwright.sync_api import sync_playwright
 
 from ottla.testing.cluster import ProcessCluster
-from ottla.testing.peers import find_browser
+from ottla.testing.console import running_console
+from ottla.testing.peers import BROWSER_FLAGS, find_browser
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -89,19 +90,6 @@ def load_on(cluster: ProcessCluster) -> Iterator[None]:
     finally:
         done.set()
         writer.join()
-
-
-@contextmanager
-def console_of(cluster: ProcessCluster) -> Iterator[str]:
-    command = [sys.executable, "-m", "ottla", "console", "--port", "0"]
-    command += ["--bootstrap-server", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().removeprefix("console: ").strip().rstrip("/")
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
 
 
 def fill(cluster: ProcessCluster) -> None:
@@ -175,11 +163,15 @@ def main() -> int:
     scratch = Path(tempfile.mkdtemp(prefix="ottla-screenshots-"))
     cluster = ProcessCluster(brokers=3, data=scratch / "data", racks=["east", "west", "west"])
     try:
-        with cluster, console_of(cluster) as address, sync_playwright() as playwright:
+        with (
+            cluster,
+            running_console(cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper) as address,
+            sync_playwright() as playwright,
+        ):
             fill(cluster)
             consumer = read_some(cluster)
             browser = playwright.chromium.launch(
-                executable_path=executable, args=["--no-sandbox", "--disable-dev-shm-usage"]
+                executable_path=executable, args=list(BROWSER_FLAGS)
             )
             with load_on(cluster):
                 take(browser, address, _chosen(WELL, wanted), options.out)

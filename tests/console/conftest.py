@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.testing.cluster import ProcessCluster
+from ottla.testing.console import running_console
 from ottla.testing.peers import find_browser
-from tests.support.console.browser import WIDE, Complaints, launch
-from tests.support.console.process import running_console
+from tests.support.console.browser import launch, watched_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -50,9 +50,5 @@ def console(cluster: ProcessCluster) -> Iterator[str]:
 def page(browser: Browser, console: str) -> Iterator[Page]:
     """An empty page whose addresses begin at the console; the test fails if the browser complains
     about the page's scripts or policy."""
-    with browser.new_context(viewport=WIDE, base_url=console) as context:
-        context.set_default_timeout(20_000)
-        page = context.new_page()
-        complaints = Complaints(page)
+    with watched_page(browser, console) as page:
         yield page
-        assert complaints.lines == []

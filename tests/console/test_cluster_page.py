@@ -10,14 +10,13 @@ import pytest
 from playwright.sync_api import expect
 
 from ottla.testing.cluster import ProcessCluster
+from ottla.testing.console import running_console
 from tests.support.console.browser import (
     PHONE,
-    WIDE,
-    Complaints,
     accessibility_findings,
     sideways_overflow,
+    watched_page,
 )
-from tests.support.console.process import running_console
 from tests.support.console.records import fill_partition
 
 if TYPE_CHECKING:
@@ -45,12 +44,8 @@ def mortal_console(mortal: ProcessCluster) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Browser, mortal_console: str) -> Iterator[Page]:
-    with browser.new_context(viewport=WIDE, base_url=mortal_console) as context:
-        context.set_default_timeout(30_000)
-        page = context.new_page()
-        complaints = Complaints(page)
+    with watched_page(browser, mortal_console, timeout_ms=30_000) as page:
         yield page
-        assert complaints.lines == []
 
 
 def test_all_is_well_and_bytes_are_seen(page: Page, mortal: ProcessCluster) -> None:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import expect
 
 from ottla.testing.cluster import ProcessCluster
+from ottla.testing.console import running_console
 from tests.support.console.browser import (
     PHONE,
     WIDE,
@@ -19,7 +20,6 @@ from tests.support.console.browser import (
     accessibility_findings,
     sideways_overflow,
 )
-from tests.support.console.process import running_console
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -13,14 +13,13 @@ from playwright.sync_api import expect
 
 from ottla.pipelines import load_pipeline
 from ottla.pipelines.announcement import Announcer, announced
+from ottla.testing.console import running_console
 from tests.support.console.browser import (
     PHONE,
-    WIDE,
-    Complaints,
     accessibility_findings,
     sideways_overflow,
+    watched_page,
 )
-from tests.support.console.process import running_console
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -51,11 +50,8 @@ def address(cluster: ProcessCluster, state: Path) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
-    with browser.new_context(viewport=WIDE, base_url=address) as context:
-        page = context.new_page()
-        complaints = Complaints(page)
+    with watched_page(browser, address, timeout_ms=30_000) as page:
         yield page
-        assert complaints.lines == []
 
 
 def test_none_runs_and_the_page_says_how_to_start_one(page: Page) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+from ottla.testing.console import running_console
 from ottla.testing.java import KraftKafka, missing_reason
 from tests.support.console.browser import WIDE, Complaints
-from tests.support.console.process import running_console
 from tests.support.console.readers import reading, write
 from tests.support.judges import need
 

@@ -11,14 +11,14 @@ import pytest
 from playwright.sync_api import expect
 
 from ottla.testing.cluster import ProcessCluster
+from ottla.testing.console import running_console
 from tests.support.console.browser import (
     PHONE,
     WIDE,
-    Complaints,
     accessibility_findings,
     sideways_overflow,
+    watched_page,
 )
-from tests.support.console.process import running_console
 from tests.support.console.users import ADMIN, ALICE, cluster_with_users, ottla, password
 
 if TYPE_CHECKING:
@@ -43,12 +43,8 @@ def guarded(secured: tuple[ProcessCluster, Path]) -> Iterator[str]:
 @pytest.fixture
 def login(browser: Browser, guarded: str) -> Iterator[Page]:
     """The login page, of a browser that nobody knows."""
-    with browser.new_context(viewport=WIDE, base_url=guarded) as context:
-        context.set_default_timeout(20_000)
-        page = context.new_page()
-        complaints = Complaints(page)
+    with watched_page(browser, guarded) as page:
         yield page
-        assert complaints.lines == []
 
 
 def log_in(page: Page, user: str, secret: str | None = None, mechanism: str = "PLAIN") -> None:

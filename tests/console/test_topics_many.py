@@ -10,9 +10,9 @@ from playwright.sync_api import expect
 
 from ottla.client.admin.types import NewTopic, raise_first_error
 from ottla.testing.cluster import ProcessCluster
+from ottla.testing.console import running_console
 from tests.support.console.administration import administer
 from tests.support.console.browser import WIDE
-from tests.support.console.process import running_console
 from tests.support.console.scrolling import scroll_to_the_end
 
 if TYPE_CHECKING:

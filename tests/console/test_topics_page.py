@@ -13,15 +13,15 @@ import pytest
 from playwright.sync_api import expect
 
 from ottla.client.admin.types import ConfigEdit, ConfigResource, NewTopic, raise_first_error
+from ottla.testing.console import running_console
 from tests.support.console.administration import administer
 from tests.support.console.browser import (
     PHONE,
     WIDE,
-    Complaints,
     accessibility_findings,
     sideways_overflow,
+    watched_page,
 )
-from tests.support.console.process import running_console
 from tests.support.console.scrolling import scroll_to_the_end
 from tests.support.console.topic_steps import (
     config_row,
@@ -63,12 +63,9 @@ def own_page(browser: Browser, cluster: ProcessCluster) -> Iterator[Page]:
     """Of a console that is read-only."""
     with (
         running_console(cluster.bootstrap_servers, "--read-only") as address,
-        browser.new_context(viewport=WIDE, base_url=address) as context,
+        watched_page(browser, address, timeout_ms=30_000) as page,
     ):
-        page = context.new_page()
-        complaints = Complaints(page)
         yield page
-        assert complaints.lines == []
 
 
 def _look_at(page: Page, *themes: str) -> None:

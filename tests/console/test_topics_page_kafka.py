@@ -12,10 +12,10 @@ import pytest
 from playwright.sync_api import expect
 
 from ottla.client.admin.types import NewTopic
+from ottla.testing.console import running_console
 from ottla.testing.java import ApacheKafka, KraftKafka
 from tests.support.console.administration import administer
-from tests.support.console.browser import WIDE, Complaints
-from tests.support.console.process import running_console
+from tests.support.console.browser import watched_page
 from tests.support.console.topic_steps import config_row, create, delete, expand, set_config
 from tests.support.peers.java_tools import need_jars
 from tests.support.peers.ottla_brokers import ottla_zookeeper
@@ -48,13 +48,9 @@ def bootstrap(
 def page(browser: Browser, bootstrap: str) -> Iterator[Page]:
     with (
         running_console(bootstrap) as address,
-        browser.new_context(viewport=WIDE, base_url=address) as context,
+        watched_page(browser, address) as page,
     ):
-        context.set_default_timeout(20_000)
-        page = context.new_page()
-        complaints = Complaints(page)
         yield page
-        assert complaints.lines == []
 
 
 def test_from_creation_to_deletion_on_kafka(page: Page, bootstrap: str) -> None:

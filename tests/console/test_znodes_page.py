@@ -11,9 +11,9 @@ from playwright.sync_api import expect
 
 from ottla.metadata.store import Acl
 from ottla.runtime import system_runtime
+from ottla.testing.console import running_console
 from ottla.zk.client.store import ZooKeeperClient
 from tests.support.console.browser import PHONE, accessibility_findings, sideways_overflow
-from tests.support.console.process import running_console
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ottla.testing.cluster import Cluster, free_ports
-from tests.support.console.process import running_console
+from ottla.testing.console import running_console
 
 
 class Answer(NamedTuple):

@@ -14,6 +14,7 @@ from ottla.spark.launch.launchers import cache_folder
 
 __all__ = [
     "BROWSERS",
+    "BROWSER_FLAGS",
     "MINIMUM_JAVA",
     "REQUIRE_VARIABLE",
     "STAMP",
@@ -29,6 +30,8 @@ __all__ = [
 
 STAMP = ".stamp"
 REQUIRE_VARIABLE = "OTTLA_REQUIRE_PEERS"
+# A container has no namespaces for the sandbox and little shared memory.
+BROWSER_FLAGS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
 # Debian's Chromium, and what others call it.
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any
+
+from ottla.testing.peers import BROWSER_FLAGS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Playwright, ViewportSize
 
-# A container has no namespaces for the sandbox and little shared memory.
-FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 WIDE: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 _SERIOUS = ("serious", "critical")
 
 
 def launch(playwright: Playwright, executable: str) -> Browser:
-    return playwright.chromium.launch(executable_path=executable, args=FLAGS)
+    return playwright.chromium.launch(executable_path=executable, args=list(BROWSER_FLAGS))
 
 
 class Complaints:
@@ -31,6 +33,18 @@ class Complaints:
         # What a request was answered is the page's to show; the browser logs it as well.
         if message.type == "error" and "Failed to load resource" not in message.text:
             self.lines.append(f"console: {message.text}")
+
+
+@contextmanager
+def watched_page(browser: Browser, address: str, *, timeout_ms: float = 20_000) -> Iterator[Page]:
+    """An empty page whose addresses begin at the console; fails at its end if the browser has
+    complained about the page's scripts or policy."""
+    with browser.new_context(viewport=WIDE, base_url=address) as context:
+        context.set_default_timeout(timeout_ms)
+        page = context.new_page()
+        complaints = Complaints(page)
+        yield page
+        assert complaints.lines == []
 
 
 def accessibility_findings(page: Page) -> list[str]:

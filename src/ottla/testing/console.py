@@ -1,4 +1,4 @@
-"""`ottla console` as a child process."""
+"""`ottla console` as a child process, on a free port."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+
+from ottla.testing.cluster import ClusterError
 
 START_TIMEOUT_S = 60.0
 
@@ -24,7 +26,8 @@ def running_console(bootstrap: str, *options: str) -> Iterator[str]:
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line.startswith("console: "), f"the console did not start: {line!r}"
+        if not line.startswith("console: "):
+            raise ClusterError(f"the console did not start: {line!r}")
         watchdog.cancel()
         yield line.removeprefix("console: ").strip().rstrip("/")
     finally:
