@@ -11,8 +11,9 @@ export OTTLA_CACHE ?= $(HOME)/.cache/ottla
 help:
 	@echo "make setup     .venv with everything, from requirements.lock"
 	@echo "make demo      files -> topics -> Parquet on Spark; a topic grows, a broker dies; KEEP=1 keeps the cluster"
-	@echo "make test      set-up and all tests"
+	@echo "make test      set-up and all tests; JOBS=3 takes three files at a time"
 	@echo "make wheel     dist/ottla-….whl"
+	@echo "make wheels    that one, and dist/ottla_native-….whl for Linux"
 	@echo "make check     format, lint, types, import contracts"
 	@echo "make screenshots  the pictures of the console in docs/console"
 	@echo "make campaign  the long runs; results go to docs/campaigns/"
@@ -34,7 +35,7 @@ $(STAMP): pyproject.toml requirements.lock | $(filter $(OTTLA_CACHE)/%,$(UV))
 
 # Optional (docs/adr/0040-native.md): without cargo, or where the build fails, a line says so and
 # everything goes on in pure Python. uv keeps the wheel, so a new .venv gets it at once.
-$(NATIVE): $(STAMP) tools/build_native.py native/pyproject.toml native/Cargo.toml native/Cargo.lock $(wildcard native/src/*.rs)
+$(NATIVE): $(STAMP) tools/build_native.py native/pyproject.toml native/Cargo.toml native/Cargo.lock $(wildcard native/src/*.rs native/load/Cargo.* native/load/src/*.rs)
 	@$(BIN)/python tools/build_native.py $(UV) $(BIN)/python $@
 
 # After a change of pyproject.toml's dependencies.
@@ -50,19 +51,36 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@if cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1; then \
-		cargo fmt --manifest-path native/Cargo.toml --check && \
-		cargo clippy --quiet --locked --manifest-path native/Cargo.toml -- --deny warnings; \
+		for crate in native native/load; do \
+			cargo fmt --manifest-path $$crate/Cargo.toml --check && \
+			cargo clippy --quiet --locked --manifest-path $$crate/Cargo.toml -- --deny warnings || exit 1; \
+		done; \
+		cargo test --quiet --locked --manifest-path native/load/Cargo.toml; \
 	else echo "native/ is not checked: cargo, rustfmt or clippy is missing"; fi
 
-# Two test files at a time: most of them wait for other processes more than they compute.
+# Two test files at a time: most of them wait for other processes more than they compute. The long
+# ones come first and hundreds of short ones last, so that both workers end together.
+JOBS ?= 2
 test: setup peers
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5
+	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5
 
 unit: setup
 	$(BIN)/pytest tests/unit
 
 wheel: | $(filter $(OTTLA_CACHE)/%,$(UV))
 	$(UV) build --quiet --wheel --out-dir dist
+
+# That one, and native code for Linux: one wheel for all Pythons from 3.11 on and every glibc since
+# 2014 (zig links against it), for each processor that rustc has a library for.
+wheels: wheel
+	@command -v cargo > /dev/null || { echo "make wheels needs cargo: https://rustup.rs"; exit 1; }
+	@for target in x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu; do \
+		if [ -d "$$(rustc --print sysroot)/lib/rustlib/$$target/lib" ]; then \
+			$(UV) tool run --quiet --from 'maturin[zig]>=1.9,<2' maturin build --quiet --release --locked --zig \
+				--compatibility manylinux2014 --target $$target --manifest-path native/Cargo.toml --out dist || exit 1; \
+		else echo "no wheel for $$target: rustup target add $$target"; fi; \
+	done
+	@ls dist/*.whl
 
 # Fetches the peers' jars and suites once; says so and goes on where a tool for it is missing.
 peers: setup
@@ -82,6 +100,6 @@ campaign: setup peers
 
 # Everything that make setup made in the checkout.
 clean:
-	rm -rf $(VENV) native/target dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) native/target native/load/target dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-.PHONY: screenshots help lock wheel clean setup check test unit peers demo campaign
+.PHONY: screenshots help lock wheel wheels clean setup check test unit peers demo campaign

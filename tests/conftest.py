@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -9,11 +10,20 @@ import tempfile
 import pytest
 from hypothesis import settings
 
+from ottla.testing.java import SERVER_FLAGS_VARIABLE
 from tests.support.documents.plan import left_out
 
 # A shell starts what runs in its background with SIGINT ignored, and every process started from
 # there inherits that: tests that press Ctrl-C would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A JVM of a test lives for seconds: what the second compiler makes in that time is never used, and
+# takes as long as everything else (a third of the processor's time of a short Spark job).
+_SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JVM_VARIABLES = (
+    *("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"),
+    SERVER_FLAGS_VARIABLE,
+)
 
 # The same examples in every run: what fails here fails again. New examples are for the campaign,
 # which prints how to repeat one that fails.
@@ -29,6 +39,10 @@ _DISK_NEEDED = 4 << 30
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test is imported: a test's own settings start from the profile in force."""
     settings.load_profile("campaign" if _is_campaign(config) else "repeatable")
+    # A campaign measures, too: its JVMs are as everybody's are.
+    if not _is_campaign(config):
+        for name in _JVM_VARIABLES:
+            os.environ.setdefault(name, _SHORT_LIVED_JVM)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

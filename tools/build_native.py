@@ -1,4 +1,5 @@
-"""Builds `native/` and installs it beside Ottla; `make setup` runs it when something there changed.
+"""Builds `native/` and installs it beside Ottla, and builds the load generator in `native/load`;
+`make setup` runs it when something there changed.
 
     python tools/build_native.py uv python stamp
 
@@ -25,12 +26,23 @@ PATIENCE = {"CARGO_NET_RETRY": "1", "CARGO_HTTP_TIMEOUT": "15", "UV_HTTP_TIMEOUT
 
 def build(uv: str, python: str) -> str | None:
     """None where it is installed then; else why not, in one line."""
+    command = [uv, "pip", "install", "--no-deps", "--reinstall-package", "ottla-native"]
+    return run([*command, "--python", python, str(FOLDER)])
+
+
+def build_load() -> str | None:
+    """The generator stays where it is built: `ottla bench data` finds it there."""
+    manifest = str(FOLDER / "load" / "Cargo.toml")
+    return run(["cargo", "build", "--release", "--locked", "--manifest-path", manifest])
+
+
+def run(command: list[str]) -> str | None:
+    """None where the build went well; else why not, in one line."""
     if shutil.which("cargo") is None:
         return "cargo is not on the path"
-    command = [uv, "pip", "install", "--no-deps", "--reinstall-package", "ottla-native"]
     try:
-        run = subprocess.run(
-            [*command, "--python", python, str(FOLDER)],
+        done = subprocess.run(
+            command,
             env={**os.environ, **PATIENCE},
             capture_output=True,
             text=True,
@@ -41,7 +53,7 @@ def build(uv: str, python: str) -> str | None:
         return f"the build was not done after {TIMEOUT_S} s"
     except OSError as error:
         return str(error)
-    return None if run.returncode == 0 else complaint(run.stdout + run.stderr)
+    return None if done.returncode == 0 else complaint(done.stdout + done.stderr)
 
 
 def complaint(output: str) -> str:
@@ -70,11 +82,18 @@ def main(arguments: list[str]) -> int:
     uv, python, stamp = arguments
     reason = build(uv, python)
     if reason is None:
-        Path(stamp).touch()
         print("native code: built and installed (ottla_native)")
     else:
         remove(uv, python)
         print(f"native code: not built ({reason}); pure Python does its work, slower")
+    load_reason = build_load()
+    if load_reason is not None:
+        print(
+            f"load generator: not built ({load_reason}); "
+            "`ottla bench data` has no rows on connections"
+        )
+    if reason is None and load_reason is None:
+        Path(stamp).touch()
     return 0
 
 

@@ -53,6 +53,7 @@ WELL = (
     Shot("topics", "/topics", "clicks"),
     Shot("topic", "/topics/clicks", "Partitions"),
     Shot("topic-configs", "/topics/clicks?tab=configs", "retention.ms"),
+    Shot("deleted-topics", "/deleted-topics", "invoices"),
     Shot("create-topic", "/create-topic", "Partitions"),
     Shot("placement", "/placement?topic=clicks", "clicks-0"),
     Shot("life", "/life", "OnlinePartition", 4_000),
@@ -102,6 +103,10 @@ def fill(cluster: ProcessCluster) -> None:
               "--replication-factor", "3" if partitions < 12 else "2")  # fmt: skip
     ottla("configs", "--alter", "--entity-type", "topics", "--entity-name", "clicks",
           "--add-config", "retention.ms=86400000")  # fmt: skip
+    for name in ("invoices", "clicks-2025"):
+        ottla("topics", "--create", "--topic", name, "--partitions", "3",
+              "--config", "ottla.delete.retention.ms=604800000")  # fmt: skip
+        ottla("topics", "--delete", "--topic", name, "--wait")
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(20_000):
         click = {"user": f"user-{number % 97}", "page": f"/p/{number}", "paid": number % 7}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _MASK = 0xFFFF_FFFF
 
 
+# The same groups and transactional ids are asked for again and again.
+@lru_cache(maxsize=16_384)
 def string_hash(text: str) -> int:
     """String.hashCode: over UTF-16 units, wrapped to a signed 32-bit number."""
     units = text.encode("utf-16-be", "surrogatepass")

@@ -15,6 +15,9 @@ _SHORT = {"\n": "\\n", "\r": "\\r"}
 
 def one_line(text: str) -> str:
     """As Python writes such characters in its own strings; tabs stay."""
+    if text.isascii() and text.isprintable():
+        # Nearly every line: a failover writes tens of thousands.
+        return text
     return _IN_LINE.sub(_escaped, text) if _IN_LINE.search(text) else text
 
 

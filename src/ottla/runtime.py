@@ -25,6 +25,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import ClassVar, Protocol, cast
 
+from ottla.accepting import BACKLOG, Acceptor
 from ottla.errors import OttlaError
 
 LOCK_FILE = ".lock"
@@ -85,6 +86,18 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def size(self) -> int: ...
+
+    def send_at(self, socket_fd: int, size: int, position: int) -> int:
+        """As `read_at`, into a socket (sendfile); how many bytes it took."""
+
+    def is_cached(self, position: int) -> bool:
+        """Whether a byte can be read without the disk; True where nobody can tell."""
+
+    def prefetch(self, position: int, size: int) -> None:
+        """These bytes will be read soon; does not wait for them."""
+
+    def uncache(self, position: int, size: int) -> None:
+        """The system need not keep these bytes in memory."""
 
     def sync(self) -> None:
         """fsync; blocking, so callers on the event loop hand it to `Runtime.blocking`."""
@@ -156,22 +169,19 @@ class SystemClock:
 
 
 class _SystemServer:
-    def __init__(self, servers: list[asyncio.Server]) -> None:
-        """All of them listen on the same sockets."""
-        self._servers = servers
+    def __init__(self, server: asyncio.Server, acceptor: Acceptor | None) -> None:
+        """With an acceptor the server has the addresses, and listens to none of them itself."""
+        self._server = server
+        self._acceptor = acceptor
 
     @property
     def port(self) -> int:
-        return cast("int", self._servers[0].sockets[0].getsockname()[1])
+        return cast("int", self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        for server in self._servers:
-            server.close()
-
-
-# Connections that are accepted in one turn of the loop, however many others want theirs. libuv
-# takes one per descriptor and turn, asyncio's own loop all that there are.
-ACCEPTS_PER_TURN = 16
+        if self._acceptor is not None:
+            self._acceptor.close()
+        self._server.close()
 
 
 class SystemNetwork:
@@ -186,20 +196,21 @@ class SystemNetwork:
         ssl_context: ssl.SSLContext | None = None,
     ) -> Server:
         loop = asyncio.get_running_loop()
+        # asyncio's own loop accepts all who wait in one turn, libuv one.
+        accepts_many = not type(loop).__module__.startswith("uvloop")
         server = await loop.create_server(
-            protocol_factory, host, port, ssl=ssl_context, backlog=1024, reuse_address=True
+            protocol_factory,
+            host,
+            port,
+            ssl=ssl_context,
+            backlog=BACKLOG,
+            reuse_address=True,
+            start_serving=accepts_many,
         )
-        servers = [server]
-        if type(loop).__module__.startswith("uvloop"):
-            for bound in server.sockets:
-                for _ in range(ACCEPTS_PER_TURN - 1):
-                    again = socket.socket(fileno=os.dup(bound.fileno()))
-                    servers.append(
-                        await loop.create_server(
-                            protocol_factory, sock=again, ssl=ssl_context, backlog=1024
-                        )
-                    )
-        return _SystemServer(servers)
+        if accepts_many:
+            return _SystemServer(server, None)
+        bound = [socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets]
+        return _SystemServer(server, Acceptor(loop, bound, protocol_factory, ssl_context))
 
     async def connect(
         self,
@@ -216,7 +227,12 @@ class SystemNetwork:
         return transport, protocol
 
 
+_ASKS_THE_CACHE = hasattr(os, "RWF_NOWAIT") and hasattr(os, "posix_fadvise")
+
+
 class SystemFile:
+    """A file of the operating system, by its descriptor."""
+
     __slots__ = ("_fd", "_size")
 
     def __init__(self, fd: int) -> None:
@@ -251,6 +267,28 @@ class SystemFile:
 
     def size(self) -> int:
         return self._size
+
+    def send_at(self, socket_fd: int, size: int, position: int) -> int:
+        return os.sendfile(socket_fd, self._fd, position, size)
+
+    def is_cached(self, position: int) -> bool:
+        if not _ASKS_THE_CACHE:
+            return True
+        try:
+            os.preadv(self._fd, [bytearray(1)], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # a file system that does not answer such questions
+        return True
+
+    def prefetch(self, position: int, size: int) -> None:
+        if _ASKS_THE_CACHE:
+            os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_WILLNEED)
+
+    def uncache(self, position: int, size: int) -> None:
+        if _ASKS_THE_CACHE:
+            os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_DONTNEED)
 
     def sync(self) -> None:
         os.fdatasync(self._fd)

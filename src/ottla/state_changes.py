@@ -48,6 +48,11 @@ class StateChangeLines:
         if level >= logging.WARNING:
             self.flush()
 
+    def write(self, level: int, lines: Iterable[str]) -> None:
+        """All at once, whatever the level, after what waits."""
+        self.flush()
+        write_lines(level, lines)
+
     def flush(self) -> None:
         if self._lines:
             lines, self._lines = self._lines, []

@@ -127,6 +127,24 @@ def test_many_topics_are_waited_for(ottla: Cli, running: Cluster) -> None:
         assert not any(name.startswith("wait-") for name in ottla("topics", "--list"))
 
 
+def test_a_topic_in_the_trash_is_told_of_and_another_goes_past_it(ottla: Cli) -> None:
+    make = ("topics", "--create", "--topic", "kept", "--partitions", "1")
+    config = ("--config", "ottla.delete.retention.ms=86400000")
+    ottla(*make, *config)
+    settled(ottla, "kept", 1)
+    told = ottla("topics", "--delete", "--topic", "kept", "--wait")
+    assert told[0] == "Deleted topic kept (1 of 1)."
+    assert told[1].startswith("Topic kept is in the trash until 20")
+    (before,) = ottla("topics", "--list-deleted")
+    ottla(*make, *config)
+    settled(ottla, "kept", 1)
+    gone = ottla("topics", "--delete", "--topic", "kept", "--purge")
+    assert gone == ["Deleted topic kept (1 of 1).", "Purged topic kept."]
+    assert ottla("topics", "--list-deleted") == [before], "the first one stays"
+    ottla("purge", "kept")
+    assert ottla("topics", "--list-deleted") == []
+
+
 class Terminal:
     """A command whose input and errors are a terminal; `until` gives what it has shown."""
 

@@ -20,10 +20,20 @@ from ottla.testing.cluster import ProcessCluster, free_ports
 WAIT_S = 30.0
 
 
-def ottla(*arguments: object, cwd: Path | None = None) -> tuple[int, str]:
+# `ottla up` with less patience for processes of an earlier one, which may be on their way out.
+IMPATIENT = (
+    "-c",
+    "import sys; from ottla.process import claim; claim.WAIT_S = 1.0;"
+    "from ottla.cli.main import main; sys.exit(main())",
+)
+
+
+def ottla(
+    *arguments: object, cwd: Path | None = None, program: tuple[str, ...] = ("-m", "ottla")
+) -> tuple[int, str]:
     """Exit code and stderr of a command that ends by itself."""
     done = subprocess.run(
-        [sys.executable, "-m", "ottla", *map(str, arguments)],
+        [sys.executable, *program, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -147,7 +157,7 @@ def test_a_broker_started_again_from_elsewhere(tmp_path: Path) -> None:
             cluster.stop()
             assert int(pid_file.read_text()) == process.pid
             assert list(elsewhere.iterdir()) == []
-            code, error = ottla(*up_arguments(cluster))
+            code, error = ottla(*up_arguments(cluster), program=IMPATIENT)
             assert code == 1
             assert f"process {process.pid} is using this folder" in error
             assert int(pid_file.read_text()) == process.pid

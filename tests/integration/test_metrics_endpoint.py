@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.cli import main as cli_main
 from ottla.testing.cluster import Cluster, free_ports
+from tests.support.known_topics import await_known
 
 WAIT_S = 15.0
 REPLICAS = "kafka_server_replicamanager_"
@@ -62,6 +63,7 @@ def running() -> Iterator[Measured]:
 def topic(running: Measured) -> str:
     admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
     admin.create_topics([NewTopic("used", 3, 3)])["used"].result(WAIT_S)
+    await_known(running.bootstrap_servers, "used", 3)
     return "used"
 
 

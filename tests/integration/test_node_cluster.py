@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 from ottla.broker.membership.registration import RegistrationError
 from ottla.types import TopicPartition
 from tests.support.integration.local_cluster import LocalCluster
+from tests.support.known_topics import await_known
 
 
 def _create(bootstrap: str, name: str, partitions: int, factor: int, **config: str) -> None:
@@ -27,6 +28,7 @@ def _create(bootstrap: str, name: str, partitions: int, factor: int, **config: s
     settings = {key.replace("_", "."): value for key, value in config.items()}
     topic = NewTopic(name, partitions, factor, config=settings)
     admin.create_topics([topic], operation_timeout=10)[name].result(15)
+    await_known(bootstrap, name, partitions)
 
 
 def _produce(bootstrap: str, topic: str, values: range, **settings: Any) -> None:

@@ -126,15 +126,24 @@ def test_long_requests_take_turns(store: StoreProcess, good: GoodClient) -> None
 def test_a_session_with_many_nodes_ends_between_the_turns_of_others(
     store: StoreProcess, good: GoodClient
 ) -> None:
+    """An end in one go would let out none, or the one that was asked before, every time. A read
+    waits for the disk too, so that one end may happen to let out no more."""
+    for _ in range(10):
+        if _answers_during_an_end(store, good, 20_000) >= 2:
+            break
+    else:
+        pytest.fail("ten ends of sessions, and no turn for others during any of them")
     with RudeClient(store.port).open_session() as client:
-        creates = [create_body(f"/e{n:06}", b"", CreateMode.EPHEMERAL) for n in range(20_000)]
+        assert client.ask(jute.OP_EXISTS, path_body("/e019999"))[0] == -101
+
+
+def _answers_during_an_end(store: StoreProcess, good: GoodClient, nodes: int) -> int:
+    with RudeClient(store.port).open_session() as client:
+        creates = [create_body(f"/e{n:06}", b"", CreateMode.EPHEMERAL) for n in range(nodes)]
         client.create_many(creates, 4000)
         seen = good.answers
         assert client.ask(jute.OP_CLOSE_SESSION)[0] == 0
-        # In one go it would be none, or the one that came before.
-        assert good.answers - seen >= 2
-    with RudeClient(store.port).open_session() as client:
-        assert client.ask(jute.OP_EXISTS, path_body("/e019999"))[0] == -101
+        return good.answers - seen
 
 
 def test_frames_that_are_never_finished(store: StoreProcess, good: GoodClient) -> None:

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
+from ottla.storage.manager.shared_ids import FILE_NAME as SHARED_IDS
 from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.wire.records import Record, build_batch
@@ -92,8 +93,8 @@ async def test_create_topics(cluster: LocalCluster) -> None:
     assert calls.count(Hop("storage/log/log.py", "Log.create")) == 3
     for broker_id in cluster.nodes:
         folder = cluster.folder / f"broker-{broker_id}" / f"{TOPIC}-0"
-        assert (folder / "00000000000000000000.log").exists()
-        assert (folder / "partition.metadata").exists()
+        assert folder.is_dir() and not list(folder.iterdir())
+        assert f" {TOPIC}-0\n" in (folder.parent / SHARED_IDS).read_text()
 
 
 async def test_produce_on_the_direct_lane(cluster: LocalCluster) -> None:
@@ -119,7 +120,8 @@ async def test_produce_on_the_general_lane(cluster: LocalCluster) -> None:
     await _create(cluster, 2)
     await cluster.until_all_know(TOPIC, 2, 3)
     cls = m.ProduceRequest
-    batch = build_batch([Record(b"key", b"value", timestamp=1)])
+    # The second one has no time of its own, and gets a second look.
+    batches = [build_batch([Record(b"key", b"value", timestamp=time)]) for time in (1, -1)]
     request = cls(
         acks=-1,
         timeout_ms=10_000,
@@ -128,7 +130,7 @@ async def test_produce_on_the_general_lane(cluster: LocalCluster) -> None:
                 name=TOPIC,
                 partition_data=[
                     cls.PartitionProduceData(index=index, records=memoryview(batch))
-                    for index in (0, 1)
+                    for index, batch in enumerate(batches)
                 ],
             )
         ],

@@ -33,6 +33,7 @@ from tests.support.peers.broker_config_script import (
 )
 from tests.support.peers.cli_java_tools import SETTLE_S, Answer, JavaTools
 from tests.support.peers.java_tools import eventually, need_jars
+from tests.support.peers.side_by_side import side_by_side
 
 pytestmark = pytest.mark.peers
 
@@ -134,7 +135,7 @@ def different(ours: list[Entry], theirs: list[Entry]) -> list[tuple[Entry | None
 
 
 def test_changes_good_and_bad(kafka: Side, ottla: Side) -> None:
-    theirs, ours = sent(kafka), sent(ottla)
+    theirs, ours = side_by_side(sent, kafka, ottla)
     for step, their, our in zip(STEPS, theirs, ours, strict=True):
         if step.why_different is None:
             assert our == their, step
@@ -169,7 +170,7 @@ def test_every_dynamic_config_is_taken(kafka: Side, ottla: Side) -> None:
     dynamic = [entry for entry in asyncio.run(describe(kafka.port, "0")) if not entry.read_only]
     values = {entry.name: dynamic_value(entry) for entry in dynamic}
     assert len(values) > 70
-    theirs, ours = validated(kafka, values), validated(ottla, values)
+    theirs, ours = side_by_side(lambda side: validated(side, values), kafka, ottla)
     refused = {key: answer for key, answer in ours.items() if answer != theirs[key]}
     assert {name for _, name in refused} == READ_AT_START
     for (_, name), (code, message) in refused.items():

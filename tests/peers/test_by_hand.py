@@ -11,6 +11,7 @@ import pytest
 from tests.support.peers import by_hand
 from tests.support.peers.java_tools import kazoo
 from tests.support.peers.ottla_brokers import OttlaBrokers
+from tests.support.peers.side_by_side import side_by_side
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(200)]
 
@@ -33,8 +34,9 @@ def same(apache_cluster, ottla):
 
     def run(case):
         name = case.__name__.replace("_", "-")
-        theirs = moments(apache_cluster, case, name)
-        ours = moments(ottla, case, name)
+        theirs, ours = side_by_side(
+            lambda cluster: moments(cluster, case, name), apache_cluster, ottla
+        )
         assert ours == theirs, difference(theirs, ours)
         return [moment if isinstance(moment, int) else Moment(name, moment) for moment in theirs]
 
@@ -160,8 +162,8 @@ def test_a_lost_topic_keeps_its_records_and_comes_back(same):
 
 def test_garbage_is_overwritten_by_kafka_and_left_alone_by_ottla(apache_cluster, ottla):
     """The one case where Ottla does otherwise (docs/adr/0021-garbage-in-a-topic-node.md)."""
-    theirs, ours = (
-        moments(cluster, by_hand.garbage, "garbage") for cluster in (apache_cluster, ottla)
+    theirs, ours = side_by_side(
+        lambda cluster: moments(cluster, by_hand.garbage, "garbage"), apache_cluster, ottla
     )
     path = "/brokers/topics/garbage"
     assert json.loads(theirs[0].nodes[path][0])["partitions"] == {}

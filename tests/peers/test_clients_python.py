@@ -7,7 +7,7 @@ import aiokafka.admin
 import kafka
 import kafka.admin
 
-from tests.support.peers.java_tools import eventually
+from tests.support.known_topics import await_known
 
 RECORDS = 5_000
 TIMEOUT_S = 60
@@ -23,8 +23,7 @@ def test_kafka_python_writes_and_reads_in_a_group(ottla_processes):
     admin = kafka.KafkaAdminClient(bootstrap_servers=servers)
     try:
         admin.create_topics([kafka.admin.NewTopic(topic, 3, 3)])
-        # Asked of any broker: the news of a topic reaches them one after the other.
-        eventually(admin.list_topics, lambda names: topic in names)
+        await_known(ottla_processes.bootstrap_servers, topic, 3)
     finally:
         admin.close()
 
@@ -65,6 +64,7 @@ async def test_aiokafka_writes_and_reads_in_a_group(ottla_processes):
     await admin.start()
     try:
         await admin.create_topics([aiokafka.admin.NewTopic(topic, 3, 3)])
+        await asyncio.to_thread(await_known, servers, topic, 3)
     finally:
         await admin.close()
 

@@ -20,6 +20,7 @@ from tests.support.peers.client_suites import differences, need_suite
 
 EXPECTED = Path(__file__).parent / "franz_go" / "expected.json"
 RECORDS = 50_000
+PARALLEL = 8
 TIME_LIMIT_S = 540
 OUTCOME = re.compile(r"^ *--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
 COMPLAINT = re.compile(r"_test\.go:|sendErr|--- FAIL|^panic")
@@ -48,6 +49,8 @@ def test_groups_transactions_and_direct_consumers(one_broker):
         [
             *(peer_folder("franz-go") / "tests", "-test.v"),
             *(f"-test.run=^({live})$", f"-test.timeout={TIME_LIMIT_S}s"),
+            # Most of the time its tests pause: more of them at a time than there are cores.
+            f"-test.parallel={PARALLEL}",
         ],
         env={
             **os.environ,

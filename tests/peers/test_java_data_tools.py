@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing.java import run_tool
+from tests.support.known_topics import await_known
 from tests.support.peers.java_tools import need_jars
 
 pytestmark = pytest.mark.peers
@@ -54,6 +55,7 @@ def make_topic(tools, title):
     name = f"{title}-{tools.jars}"
     admin = AdminClient({"bootstrap.servers": tools.cluster.bootstrap_servers})
     admin.create_topics([NewTopic(name, PARTITIONS, 3)])[name].result(30)
+    await_known(tools.cluster.bootstrap_servers, name, PARTITIONS)
     return name
 
 

@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing.tally import Tally, tally
+from tests.support.known_topics import await_known
 from tests.support.peers.java_tools import payloads, sent_by_producer_performance
 
 pytestmark = pytest.mark.peers
@@ -25,6 +26,7 @@ def written(java_tool, ottla_processes, tmp_path_factory) -> Tally:
     producer = java_tool("kafka-2.8.2", "org.apache.kafka.tools.ProducerPerformance")
     admin = AdminClient({"bootstrap.servers": ottla_processes.bootstrap_servers})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
+    await_known(ottla_processes.bootstrap_servers, TOPIC, PARTITIONS)
     lines = payloads(PAYLOAD_LINES, RECORD_BYTES)
     payload_file = tmp_path_factory.mktemp("payloads") / "lines"
     payload_file.write_bytes(b"\n".join(lines) + b"\n")

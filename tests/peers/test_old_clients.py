@@ -10,6 +10,8 @@ import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.known_topics import await_known
+
 pytestmark = pytest.mark.peers
 
 RECORDS = 500
@@ -29,6 +31,7 @@ def _make_topic(cluster: Any, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for made in admin.create_topics([NewTopic(name, 3, 3)]).values():
         made.result(TIMEOUT_S)
+    await_known(cluster.bootstrap_servers, name, 3)
 
 
 def _write_librdkafka(cluster: Any, topic: str, sent: Sent, **config: Any) -> None:

@@ -15,6 +15,7 @@ from ottla.testing.java import ApacheZooKeeper
 from ottla.wire import messages as m
 from tests.support.peers import rights_matrix as matrix
 from tests.support.peers.secured_kafka import secured_kafka
+from tests.support.peers.side_by_side import side_by_side
 
 HOST = "127.0.0.1"
 MIN_CELLS = 150
@@ -95,7 +96,8 @@ async def _await_coordinator(connection: Connection, key_type: int) -> None:
 
 @pytest.fixture(scope="module")
 def tables(kafka_port: int, ottla_port: int) -> tuple[Table, Table]:
-    return asyncio.run(_table(kafka_port)), asyncio.run(_table(ottla_port))
+    theirs, ours = side_by_side(lambda port: asyncio.run(_table(port)), kafka_port, ottla_port)
+    return theirs, ours
 
 
 def test_every_cell_is_kafkas(tables: tuple[Table, Table]) -> None:

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.support.peers.java_tools import kazoo
+from tests.support.peers.side_by_side import side_by_side
 from tests.support.peers.topic_script import Player
 
 pytestmark = pytest.mark.peers
@@ -22,7 +23,7 @@ def shown(value):
 
 @pytest.mark.timeout(240)
 def test_every_operation_ends_alike(apache_cluster, ottla_processes):
-    theirs, ours = played(apache_cluster), played(ottla_processes)
+    theirs, ours = side_by_side(played, apache_cluster, ottla_processes)
     assert len(ours) == len(theirs) >= 40
     problems = []
     for expected, found in zip(theirs, ours, strict=True):

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.known_topics import await_known
 from tests.support.peers.java_tools import eventually
 
 TIMEOUT_S = 60
@@ -20,7 +21,7 @@ PARTITIONS = 3
 def make_topic(cluster, name, partitions=PARTITIONS):
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.create_topics([NewTopic(name, partitions, 3)])[name].result()
-    eventually(lambda: admin.list_topics(timeout=10).topics, lambda topics: name in topics)
+    await_known(cluster.bootstrap_servers, name, partitions)
 
 
 def producer_of(cluster, transactional_id, **settings):

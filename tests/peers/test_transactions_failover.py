@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.client.connection import Connection
 from ottla.runtime import system_runtime
 from ottla.wire import messages as m
+from tests.support.known_topics import await_known
 from tests.support.peers.java_tools import eventually
 
 TOPIC = "txn-ledger"
@@ -140,6 +141,7 @@ def test_transactions_are_whole_when_their_coordinators_die(own_cluster):
     admin = AdminClient({"bootstrap.servers": own_cluster.bootstrap_servers})
     config = {"min.insync.replicas": "2"}
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config=config)])[TOPIC].result()
+    await_known(own_cluster.bootstrap_servers, TOPIC, PARTITIONS)
     workers = [Worker(own_cluster.bootstrap_servers, number) for number in range(WORKERS)]
     for kill in range(KILLS):
         before = workers[kill].count

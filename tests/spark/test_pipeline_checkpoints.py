@@ -15,6 +15,7 @@ from ottla.pipelines.files import HadoopFiles, LocalFiles
 from ottla.pipelines.jobs.archive import with_time_columns
 from ottla.pipelines.runner import PipelineRun
 from ottla.pipelines.spec_keys import SpecErrors
+from tests.support.known_topics import await_known
 from tests.support.spark.pipeline_helpers import read_topic
 
 pytestmark = pytest.mark.spark
@@ -30,6 +31,7 @@ class Desk:
         admin = AdminClient({"bootstrap.servers": self.servers})
         if topic not in admin.list_topics(timeout=30).topics:
             admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+            await_known(self.servers, topic, partitions)
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5})
         for number in range(count):
             producer.produce(topic, b"v", partition=number % partitions, **values)

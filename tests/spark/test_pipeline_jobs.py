@@ -17,6 +17,7 @@ from ottla.pipelines.jobs.audit import incidents, parse_events
 from ottla.pipelines.mirror_groups import OFFSET_HEADER
 from ottla.pipelines.spec_keys import SpecErrors
 from ottla.testing.cluster import Cluster
+from tests.support.known_topics import await_known
 from tests.support.spark.pipeline_helpers import DEADLINE_S, read_topic
 
 pytestmark = pytest.mark.spark
@@ -28,6 +29,7 @@ FIRST_MS = (int(time.time()) - 86_400) * 1000
 def create(servers, name, partitions):
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+    await_known(servers, name, partitions)
     return admin
 
 

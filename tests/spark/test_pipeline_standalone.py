@@ -101,6 +101,7 @@ def test_a_pipeline_on_a_standalone_cluster_ends_at_ctrl_c(tmp_path):
         spark:
           spark.executorEnv.PYTHONPATH: {poison.parent}
           spark.executor.memory: 512m
+          spark.executor.extraJavaOptions: '{os.environ.get("SPARK_DAEMON_JAVA_OPTS", "")}'
           spark.sql.shuffle.partitions: 2
         jobs:
           - ingest:

@@ -7,12 +7,15 @@ import time
 import pytest
 
 from ottla.cli import main as cli_main
+from ottla.client.admin.groups import GroupAdmin
 from ottla.spark.errors import DataLoss, OffsetError, SourceError, TopicRecreated
 from ottla.spark.kafka import KafkaClient
+from ottla.spark.source.offsets import OffsetRange
 from ottla.spark.source.range_reader import RangeReader
 from ottla.spark.source.readers import BatchReader
 from ottla.spark.source.stream import StreamPlanner
 from ottla.testing.cluster import Cluster, free_ports
+from ottla.types import TopicPartition
 from tests.support.spark.judged import JUDGED, judged_cluster
 from tests.support.spark.topics import Topics, read_ranges
 
@@ -251,6 +254,55 @@ def test_a_topic_made_again_is_noticed_by_its_id(topics, streams):
     after = restarts.latest(before, None, None)
     assert [(r.partition, r.start, r.end) for r in restarts.ranges(before, after)] == [(0, 0, 50)]
     assert after[name]["id"] != before[name]["id"]
+
+
+def test_a_stream_goes_on_where_its_group_was_carried_to(topics, streams, monkeypatch):
+    """What a resize does to a group is done by hand: any cluster can have it."""
+    monkeypatch.setattr("ottla.spark.source.kept_group._CARRIED_AFTER_S", 0.5)
+    name = topics.create(partitions=2)
+    topics.fill(name, HUNDRED[:10], partition=0)
+    group = f"{name}-position"
+    words = {"subscribe": name, "onTopicRecreated": "continue", "kafka.group.id": group}
+    stream = streams(startingOffsets="earliest", **words)
+    start = stream.initial()
+    before = stream.latest(start, None, None)
+    assert stream.latest(before, None, None) == before, "and that is kept"
+    client = topics.client()
+    kept = GroupAdmin(client.cluster)
+    noted = client.run(kept.committed(group))
+    assert {at.offset for at in noted.values()} == {10, 0}
+    assert {at.metadata for at in noted.values()} == {f"ottla-stream {before[name]['id']}"}
+    topics.delete(name)
+    topics.create(partitions=3, name=name)
+    topics.fill(name, HUNDRED[50:], partition=2)
+    place = TopicPartition(name, 2)
+    # A resize leaves nothing; Apache Kafka may take a moment to forget what a topic's groups had.
+    with pytest.raises(TopicRecreated, match=r"has no positions in the new|positions in the old"):
+        stream.latest(before, None, None)
+    late = f"ottla-stream {before[name]['id']}"
+    client.run(kept.commit_offsets(group, {place: 10}, metadata=late))
+    with pytest.raises(TopicRecreated, match=r"what group .* has are positions in the old one"):
+        stream.latest(before, None, None)
+    with pytest.raises(TopicRecreated, match="positions in the old one"):
+        stream.ranges(start, before)  # it would count as read
+    old = OffsetRange(name, before[name]["id"], 0, 0, 10)
+    options = topics.source(True, **words)
+    with pytest.raises(TopicRecreated, match="positions in the old one"):
+        read_ranges(client, [old], options)
+    carried = {TopicPartition(name, 0): 0, TopicPartition(name, 1): 0, place: 20}
+    client.run(kept.commit_offsets(group, carried))
+    assert len(read_ranges(client, [old], options)) == 0
+    client.close()
+    again = streams(**words)
+    # A micro-batch of the old topic that is run again has nothing to read; then comes the step.
+    assert again.ranges(start, before) == []
+    step = again.latest(before, None, None)
+    assert step[name]["from"] == before[name]["id"]
+    assert step[name]["partitions"] == {"0": 0, "1": 0, "2": 20}
+    assert again.ranges(before, step) == [] == streams(**words).ranges(before, step)
+    end = again.latest(step, None, None)
+    assert "from" not in end[name]
+    assert [(r.partition, r.start, r.end) for r in again.ranges(step, end)] == [(2, 20, 50)]
 
 
 def test_a_topic_made_again_under_a_task(topics):

@@ -7,6 +7,7 @@ from pyspark.sql import functions
 
 from ottla.testing.spark import read_topic, spark_tally
 from ottla.testing.tally import tally
+from tests.support.known_topics import await_known
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("connector")]
 
@@ -25,6 +26,7 @@ def written(ottla_processes):
     servers = ottla_processes.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
+    await_known(servers, TOPIC, PARTITIONS)
     counts = dict.fromkeys(range(PARTITIONS), 0)
     failures = []
 

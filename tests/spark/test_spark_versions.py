@@ -110,7 +110,7 @@ def test_every_spark(ottla_processes, tmp_path):
             found = run_smoke(python, topics, tmp_path / f"{spark}-{version}-{remote}", remote)
             assert found["spark"] == spark and found["python"].startswith(version)
             judge(found)
-            kind = "classic" if remote is None else "Connect"
+            kind = "classic" if remote is None else "Connect, server in the same process"
             limits = "refused" if isinstance(found["limited"], str) else found["limited"]
             seconds = f"{time.monotonic() - begun:.0f}"
             rows.append([spark, found["python"], kind, "all once", limits, seconds])

@@ -8,18 +8,27 @@ a row is the median of its rounds; CPU is that of the brokers (and the store) al
 from __future__ import annotations
 
 import os
-import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ottla.bench.data_cases import CASES, Case, Sample
+from ottla.bench import data_cases
+from ottla.bench.connections.cases import CASES as CONNECTION_CASES
+from ottla.bench.data_cases import Case, Sample
 from ottla.bench.data_sides import PEER_JARS, DataSide, KraftData, OttlaData
+from ottla.bench.groups.cases import CASES as GROUP_CASES
+from ottla.bench.reads.cases import CASES as READ_CASES
 from ottla.bench.table import Row, chosen_names, exit_code, print_rows
 from ottla.errors import OttlaError
 from ottla.testing.java import missing_reason
 
+CASES: tuple[Case, ...] = (
+    *data_cases.CASES,
+    *CONNECTION_CASES,
+    *GROUP_CASES,
+    *READ_CASES,
+)
 ALL = tuple(case.key for case in CASES)
 
 
@@ -72,7 +81,8 @@ def run(only: Sequence[str] = (), scale: float = 1.0) -> tuple[list[Row], int]:
 def measure(case: Case, scale: float) -> tuple[Sample, Sample]:
     with ExitStack() as stack:
         sides: list[DataSide] = [
-            stack.enter_context(kind(case.brokers, tls=case.tls)) for kind in (OttlaData, KraftData)
+            stack.enter_context(kind(case.brokers, case.overrides, tls=case.tls))
+            for kind in (OttlaData, KraftData)
         ]
         for side in sides:
             case.prepare(side, scale)
@@ -82,15 +92,4 @@ def measure(case: Case, scale: float) -> tuple[Sample, Sample]:
                 # What one side left to be written must not slow the other.
                 os.sync()
                 taken.append(case.measure(side, scale, number))
-        return median(samples[0]), median(samples[1])
-
-
-def median(samples: Iterable[Sample]) -> Sample:
-    """Number by number."""
-    samples = list(samples)
-    values = zip(*(sample.values for sample in samples), strict=True)
-    return Sample(
-        tuple(statistics.median(column) for column in values),
-        statistics.median(sample.cpu_s for sample in samples),
-        max(sample.memory_mb for sample in samples),
-    )
+        return case.combine(samples[0]), case.combine(samples[1])

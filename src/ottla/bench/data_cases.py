@@ -5,9 +5,11 @@ Goals are constants and never edited to fit a result.
 
 from __future__ import annotations
 
+import statistics
 import time
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 from ottla.bench import data_clients
 from ottla.bench.data_clients import Load
@@ -42,6 +44,17 @@ class Sample(NamedTuple):
     memory_mb: float
 
 
+def median(samples: Iterable[Sample]) -> Sample:
+    """Number by number."""
+    samples = list(samples)
+    values = zip(*(sample.values for sample in samples), strict=True)
+    return Sample(
+        tuple(statistics.median(column) for column in values),
+        statistics.median(sample.cpu_s for sample in samples),
+        max(sample.memory_mb for sample in samples),
+    )
+
+
 def at_least(goal: float) -> str:
     return "≥ Kafka's" if goal == 1 else f"≥ {goal:g}x Kafka's"
 
@@ -62,6 +75,8 @@ class Case(ABC):
     rounds = ROUNDS
     # Whether the load is encrypted.
     tls = False
+    # Configs of the brokers, beside what every case has.
+    overrides: ClassVar[Mapping[str, str]] = {}
 
     def prepare(self, side: DataSide, scale: float) -> None:
         side.start()
@@ -71,6 +86,10 @@ class Case(ABC):
 
     @abstractmethod
     def rows(self, scale: float, ours: Sample, peer: Sample) -> list[Row]: ...
+
+    def combine(self, samples: Sequence[Sample]) -> Sample:
+        """What the rounds of one side come to."""
+        return median(samples)
 
     def _cost_rows(self, ours: Sample, peer: Sample, cpu_goal: float | None) -> list[Row]:
         holds = None if cpu_goal is None else ours.cpu_s <= cpu_goal * peer.cpu_s

@@ -7,16 +7,18 @@ themselves.
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.bench.data_sides import JVM_FLAGS, PEER_JARS
+from ottla.bench.data_sides import JVM_FLAGS, PEER_JARS, DataSide
 from ottla.errors import OttlaError
 from ottla.testing.java import java_command
 
@@ -36,6 +38,24 @@ _COUNT_COLUMN = 4
 
 class ClientFailed(OttlaError):
     """A load generator did not do its work; the message holds its last words."""
+
+
+def run_apart(side: DataSide, module: str, orders: dict[str, Any], timeout_s: float) -> Any:
+    """What a module prints as JSON that is run in a process of its own: a client whose work is not
+    to be counted with ours. It is told where the side's first broker and its processes are."""
+    host, port = side.bootstrap_servers.split(",")[0].rsplit(":", 1)
+    where = {"host": host, "port": int(port), "pids": list(side.pids())}
+    ended = subprocess.run(
+        [sys.executable, "-m", module],
+        input=json.dumps(orders | where),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    if ended.returncode != 0:
+        raise ClientFailed(f"{side.title}: {ended.stderr[-1000:].strip()}")
+    return json.loads(ended.stdout)
 
 
 class Load(NamedTuple):

@@ -41,6 +41,13 @@ PRODUCE_VERSIONS = (3, 8)
 class Resources(NamedTuple):
     memory_mb: float
     descriptors: int
+    cpu_s: float
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of one process so far, its own and the kernel's for it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Taken(NamedTuple):
@@ -77,7 +84,8 @@ class Side(ABC):
         self.close()
 
     def resources(self) -> Resources:
-        return Resources(resident_mb(self.pid), len(os.listdir(f"/proc/{self.pid}/fd")))  # noqa: PTH208
+        descriptors = len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208
+        return Resources(resident_mb(self.pid), descriptors, cpu_seconds(self.pid))
 
 
 class RestartableSide(Side):
@@ -223,6 +231,19 @@ class Work:
         began = time.perf_counter()
         self._call(self._delete(names))
         return time.perf_counter() - began
+
+    def leaders(self, name: str) -> dict[str, list[int]]:
+        """The partitions that each broker leads, by its address."""
+        return self._call(self._led_by(name))
+
+    async def _led_by(self, name: str) -> dict[str, list[int]]:
+        answer = await self._cluster.metadata([name])
+        addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+        led: dict[str, list[int]] = {}
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                led.setdefault(addresses[partition.leader_id], []).append(partition.partition_index)
+        return {address: sorted(partitions) for address, partitions in sorted(led.items())}
 
     async def _create(self, names: Sequence[str], partitions: int, replicas: int) -> None:
         topic_class = m.CreateTopicsRequest.CreatableTopic

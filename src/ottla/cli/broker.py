@@ -45,7 +45,6 @@ def command(path: Path, logs_folder: Path | None, overrides: dict[str, str]) -> 
 
     collect_rarely()
     raise_file_limit()
-    schedule_as_told(config)
     configure_logging(
         logs_folder,
         f"broker-{config.broker_id}",
@@ -53,6 +52,7 @@ def command(path: Path, logs_folder: Path | None, overrides: dict[str, str]) -> 
     )
 
     def ready(node: Node) -> None:
+        schedule_as_told(config)
         # Not before: until the folders are locked the file may be another one's.
         if pid_file is not None:
             write_pid(pid_file, os.getpid())

@@ -30,6 +30,9 @@ COMMANDS = {
         "zookeeper", "Serve a single-node metadata store over the ZooKeeper protocol."
     ),
     "topics": _Entry("topics.command", "Create, list, describe, alter and delete topics."),
+    "undelete": _Entry("undelete", "Bring a deleted topic back from the trash."),
+    "purge": _Entry("purge", "Remove a deleted topic from the trash, for good."),
+    "rename": _Entry("rename", "Give a topic another name, with its records and groups."),
     "configs": _Entry(
         "configs.command", "Show and change configs of topics and brokers, and quotas."
     ),
@@ -50,6 +53,10 @@ COMMANDS = {
     ),
     "dump-log": _Entry(
         "data.dump_log", "Show batches, records and index entries of a log's files."
+    ),
+    "resize": _Entry("data.resize", "Give a topic another number of partitions."),
+    "clone": _Entry(
+        "data.clone", "Copy a topic into a new one: records, configs, group positions."
     ),
     "zk": _Entry("zk.command", "Read znodes: ls, get, watch."),
     "events": _Entry("events", "Show what the controller did to topics."),

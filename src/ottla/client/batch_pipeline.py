@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,9 +68,18 @@ class BatchPipeline:
     """Of one producer. After a failure that is final every call raises it."""
 
     def __init__(
-        self, cluster: Cluster, sender: BatchSender, *, room_bytes: int = DEFAULT_ROOM_BYTES
+        self,
+        cluster: Cluster,
+        sender: BatchSender,
+        *,
+        room_bytes: int = DEFAULT_ROOM_BYTES,
+        on_stored: Callable[[TopicPartition, int, int], None] = lambda partition, number, base: (
+            None
+        ),
     ) -> None:
-        """`put` waits while more than `room_bytes` are not stored."""
+        """`put` waits while more than `room_bytes` are not stored. `on_stored` is told which batch
+        of a partition is stored, counted from 0, and at which offset; -1 where nobody knows."""
+        self._on_stored = on_stored
         self._cluster = cluster
         self._sender = sender
         self._room_bytes = room_bytes
@@ -145,7 +154,7 @@ class BatchPipeline:
             if partition in failed:
                 self._take_failure(lane, entry, failed[partition])
             else:
-                self._unstored_bytes -= len(entry.batch)
+                self._take_stored(lane, entry)
         self._changed.set()
         self._pump()
 
@@ -155,6 +164,12 @@ class BatchPipeline:
             return await self._sender.send_to(leader, batches, self._request_ms)
         except KafkaError as error:
             return dict.fromkeys(entries, error)
+
+    def _take_stored(self, lane: _Lane, entry: _Entry) -> None:
+        """At once after the answer: nothing else of this partition can have been answered since."""
+        self._unstored_bytes -= len(entry.batch)
+        base_offset = self._sender.base_offsets.get(lane.partition, -1)
+        self._on_stored(lane.partition, entry.number, base_offset)
 
     def _take_failure(self, lane: _Lane, entry: _Entry, error: KafkaError) -> None:
         """A sequence number is out of order behind a batch that is not stored, and only there."""
@@ -211,7 +226,7 @@ class BatchPipeline:
                 self._take_failure(lane, entry, failed[partition])
             else:
                 lane.failing_since_s = None
-                self._unstored_bytes -= len(entry.batch)
+                self._take_stored(lane, entry)
         return len(heads) - len(failed)
 
     async def _look_up(self, heads: Entries) -> dict[TopicPartition, KafkaError]:

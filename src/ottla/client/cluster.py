@@ -410,6 +410,10 @@ class Cluster:
                 self._leaders[key] = partition.leader_id
                 self._terms[key] = topic.topic_id, partition.leader_epoch
 
+    def known_epoch(self, partition: TopicPartition) -> int:
+        """Of the leader that is known; -1 for none."""
+        return self._terms.get(partition, (ZERO_TOPIC_ID, -1))[1]
+
     async def _find_nodes(self, timeout_ms: float, call: str) -> None:
         if not self._nodes:
             answer = await self.send_to_any(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
 
 MAX_WAIT_MS = 500
+# Metadata is asked for so often, 0.1 s apart, before a committed epoch counts as one that is gone.
+_MOST_BEHIND_ROUNDS = 100
 MAX_BYTES = 8 * 1024 * 1024
 MAX_PARTITION_BYTES = 1024 * 1024
 # From 13 on topics are named by id; batches of format 2 come from 4 on.
@@ -63,8 +65,13 @@ class RecordReader:
         max_bytes: int = MAX_BYTES,
         partition_bytes: int = MAX_PARTITION_BYTES,
         committed_only: bool = False,
+        least_epochs: Mapping[TopicPartition, int] | None = None,
     ) -> None:
+        """`least_epochs` come with committed offsets: a leader of an earlier epoch is not asked
+        (KIP-320)."""
         self._cluster = cluster
+        self._least_epochs = dict(least_epochs or {})
+        self._behind_rounds = 0
         self.positions = dict(positions)
         self._timeout_ms = timeout_ms
         self._max_bytes = max_bytes
@@ -87,12 +94,22 @@ class RecordReader:
     async def fetch(self, *, max_wait_ms: int = MAX_WAIT_MS) -> list[FetchedData]:
         """One round of fetches, undecoded: moving `positions` on is the caller's part."""
         by_leader: dict[int, list[TopicPartition]] = {}
+        behind: set[TopicPartition] = set()
         for partition in self.positions:
+            refresh = partition in self._moved or self._is_behind(partition)
             leader = await self._cluster.leader_of(
-                partition, refresh=partition in self._moved, timeout_ms=self._timeout_ms
+                partition, refresh=refresh, timeout_ms=self._timeout_ms
             )
-            by_leader.setdefault(leader, []).append(partition)
-        self._moved.clear()
+            if self._is_behind(partition):
+                behind.add(partition)
+            else:
+                by_leader.setdefault(leader, []).append(partition)
+        self._moved = behind
+        if behind:
+            self._behind_rounds += 1
+            if self._behind_rounds > _MOST_BEHIND_ROUNDS:
+                # There is no such leader: a topic that was made again begins with epoch 0.
+                self._least_epochs.clear()
         answers = await asyncio.gather(
             *(self._fetch(leader, group, max_wait_ms) for leader, group in by_leader.items())
         )
@@ -100,6 +117,10 @@ class RecordReader:
         if self._moved:
             await asyncio.sleep(RETRY_PAUSE_MS / 1000)
         return found
+
+    def _is_behind(self, partition: TopicPartition) -> bool:
+        """Brokers that tell of no epochs are never behind."""
+        return 0 <= self._cluster.known_epoch(partition) < self._least_epochs.get(partition, -1)
 
     async def read_until(self, ends: Mapping[TopicPartition, int]) -> AsyncIterator[FetchedRecord]:
         """Records up to, not including, the given offset of each partition."""

@@ -4,35 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ottla.wire import native
-
-MURMUR2_SEED = 0x9747B28C
-MURMUR2_MULTIPLIER = 0x5BD1E995
-# A hash counts without its sign (Utils.toPositive).
-POSITIVE = 0x7FFFFFFF
-_MASK = 0xFFFFFFFF
-
-
-def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2 as a signed number (Utils.murmur2)."""
-    code = native.code
-    value: int = _murmur2_in_python(data) if code is None else code.murmur2(data)
-    return value - (1 << 32) if value >> 31 else value
-
-
-def _murmur2_in_python(data: bytes) -> int:
-    size = len(data)
-    value = MURMUR2_SEED ^ size
-    whole = size & ~3
-    for position in range(0, whole, 4):
-        word = int.from_bytes(data[position : position + 4], "little") * MURMUR2_MULTIPLIER & _MASK
-        word = (word ^ word >> 24) * MURMUR2_MULTIPLIER & _MASK
-        value = (value * MURMUR2_MULTIPLIER & _MASK) ^ word
-    if size != whole:
-        rest = int.from_bytes(data[whole:], "little")
-        value = (value ^ rest) * MURMUR2_MULTIPLIER & _MASK
-    value = (value ^ value >> 13) * MURMUR2_MULTIPLIER & _MASK
-    return value ^ value >> 15
+from ottla.topics.partitioners import POSITIVE, murmur2
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:

@@ -71,12 +71,14 @@ class BatchSender:
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         transactional_id: str | None = None,
         identity: ProducerIdentity = NOBODY,
+        sequences: Mapping[TopicPartition, int] | None = None,
     ) -> None:
+        """`sequences` are those that an identity goes on with, where it has written before."""
         self._cluster = cluster
         self._acks = acks
         self.timeout_ms = timeout_ms
         self._transactional_id = transactional_id
-        self._sequences: dict[TopicPartition, int] = {}
+        self._sequences = dict(sequences or {})
         self.identity = identity
         # Where the last batch of each partition begins; -1 where its leader did not say.
         self.base_offsets: dict[TopicPartition, int] = {}

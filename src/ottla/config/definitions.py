@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -146,6 +147,19 @@ class ThrottledReplicas(NamedTuple):
             )
 
 
+class KeyGuardForm(NamedTuple):
+    """Nothing, or a partitioner and a moment (ottla.topics.key_guard)."""
+
+    def check(self, name: str, value: ConfigValue) -> None:
+        if not re.fullmatch(r"((murmur2|crc32|consistent_random|fnv1a)@[0-9]{1,18})?", str(value)):
+            raise InvalidConfigValue(
+                name,
+                value,
+                "it must be empty, or one of murmur2, crc32, consistent_random and fnv1a, '@' and "
+                "milliseconds since 1970",
+            )
+
+
 def _is_pair_of_numbers(item: str) -> bool:
     left, colon, right = item.strip().partition(":")
     return bool(colon) and all(side.isascii() and side.isdigit() for side in (left, right))
@@ -179,7 +193,7 @@ def protocol_release(version: str) -> tuple[int, ...] | None:
     return tuple(int(part) for part in short.split(".")) if known else None
 
 
-Validator = AtLeast | OneOf | ThrottledReplicas | ProtocolVersion
+Validator = AtLeast | OneOf | ThrottledReplicas | KeyGuardForm | ProtocolVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +312,8 @@ def _parse_validator(word: str) -> Validator:
         return ProtocolVersion()
     if word == "replicas":
         return ThrottledReplicas()
+    if word == "guard":
+        return KeyGuardForm()
     if word.startswith(">="):
         return AtLeast(int(word[2:]))
     if word.startswith("in:"):

@@ -365,6 +365,8 @@ sasl.oauthbearer.sub.claim.name Str sub
   The claim that holds the user's name.
 sasl.oauthbearer.token.endpoint.url Str null
   Where this broker gets its own token for other brokers: file:///… or https://….
+ottla.delete.retention.ms L 0 >=0 cw
+  How long a deleted topic is kept and can be brought back, unless it says so itself; 0: not at all.
 ottla.lifecycle.topic.enable B false
   Whether the controller publishes lifecycle events to __ottla_lifecycle.
 ottla.scheduling.batch.enable B true

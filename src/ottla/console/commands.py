@@ -22,6 +22,11 @@ def ottla(settings: ConsoleSettings, command: str, *words: object) -> str:
     return command_line("ottla", command, *where, *with_file, *words)
 
 
+def arguments(*names: str) -> tuple[str, ...]:
+    """Last in a command line: a topic may be called -x, which is no option then."""
+    return ("--", *names) if any(name.startswith("-") for name in names) else names
+
+
 def topic_pattern(name: str) -> str:
     """`--topic` is a regular expression but for --create: a dot would stand for any character."""
     return name.replace(".", r"\.")

@@ -10,6 +10,8 @@ class ControllerConfig:
     """Field names follow Kafka's properties. Read anew at each use: they may change."""
 
     delete_topic_enable: bool = True
+    # ottla.delete.retention.ms, for topics that do not say so themselves.
+    delete_retention_ms: int = 0
     unclean_leader_election_enable: bool = False
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_per_broker_percentage: int = 10

@@ -6,20 +6,100 @@ without a leader, replica states by topic) keep an event's work proportional to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.controller.census import Census
 from ottla.controller.config import ControllerConfig
+from ottla.controller.events import GroupOffsets
 from ottla.controller.journal import Journal
 from ottla.controller.partition_states import PartitionState
 from ottla.controller.replica_states import ReplicaState
+from ottla.controller.topic_ids import TopicIds
+from ottla.metadata.ended import EndedTopic
+from ottla.metadata.renames import StoredRename
+from ottla.metadata.resizes import StoredResize
 from ottla.metadata.znodes import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 from ottla.types import TopicId, TopicPartition, TopicPartitionReplica
+from ottla.wire import messages as m
 
 _UNLED = (PartitionState.NEW, PartitionState.OFFLINE)
 _DELETED = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
 _NO_ASSIGNMENT = ReplicaAssignment(())
+
+
+# Of one rename or step of a resize: whoever asks again may have lost his connection before.
+MAX_WAITING = 100
+
+
+class Waiters:
+    """Those who asked for something that takes a while; each hears how it ended, once."""
+
+    __slots__ = ("_replies",)
+
+    def __init__(self) -> None:
+        self._replies: list[Callable[[Any], None]] = []
+
+    def add(self, reply: Callable[[Any], None]) -> None:
+        self._replies.append(reply)
+        del self._replies[:-MAX_WAITING]
+
+    def take(self) -> list[Callable[[Any], None]]:
+        replies, self._replies = self._replies, []
+        return replies
+
+
+@dataclass(slots=True, eq=False)
+class Rename:
+    """A topic on its way to another name: what the store says of it, and who has yet to answer."""
+
+    topic_id: TopicId
+    stored: StoredRename
+    # Brokers that have not answered, each with what it was asked last: an answer to something that
+    # was asked before, for a rename that was given up since, is none.
+    asked: dict[int, m.CarryOffsetsRequest] = field(default_factory=dict)
+    # Brokers that know of the new name (their epochs), and partitions of __consumer_offsets in
+    # which nothing names the old one any more.
+    told: dict[int, int] = field(default_factory=dict)
+    carried: set[int] = field(default_factory=set)
+    # How often coordinators were found with open transactions.
+    rounds: int = 0
+    group_ids: set[str] = field(default_factory=set)
+    offsets: int = 0
+    # Whoever asked for it and waits here.
+    waiters: Waiters = field(default_factory=Waiters)
+
+
+@dataclass(slots=True, eq=False)
+class Resize:
+    """A topic on its way to another number of partitions: what the store says of it, and who has
+    yet to answer."""
+
+    stored: StoredResize
+    # Brokers that have not answered, each with what it was asked last: an answer to something that
+    # was asked before, for a fence that was lifted since, is none.
+    asked: dict[int, m.ResizeOrderRequest] = field(default_factory=dict)
+    # Of the fence that stands: how often somebody was found busy, how long nobody was heard of who
+    # wants it, and how long it stands; in ticks.
+    rounds: int = 0
+    silent: int = 0
+    standing: int = 0
+    # Where the topic's partitions end, by what their leaders say under this fence.
+    ends: dict[int, int] = field(default_factory=dict)
+    # The offsets that groups are to get, until every coordinator has them.
+    groups: Sequence[GroupOffsets] | None = None
+    guards_keys: bool = False
+    # Brokers that know of the swap (their epochs), and partitions of __consumer_offsets whose
+    # coordinators have done what they were asked for last.
+    told: dict[int, int] = field(default_factory=dict)
+    carried: set[int] = field(default_factory=set)
+    group_count: int = 0
+    member_count: int = 0
+    is_open_for_writes: bool = False
+    is_ticking: bool = False
+    # Whoever asked for the step under way and waits here.
+    waiters: Waiters = field(default_factory=Waiters)
 
 
 class ControllerContext:
@@ -38,11 +118,13 @@ class ControllerContext:
         epoch: int,
         epoch_zk_version: int,
         strict_transitions: bool = False,
+        now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.broker_id = broker_id
         self.config = config
         self.journal = journal
         self.new_topic_id = new_topic_id
+        self.now_ms = now_ms
         self.epoch = epoch
         self.epoch_zk_version = epoch_zk_version
         # Whether an illegal transition raises, or is only told of (`transitions`).
@@ -54,11 +136,20 @@ class ControllerContext:
         self.shutting_down: set[int] = set()
         # Brokers that are Ottla's, even while they are down (ADR 13).
         self.ottla_brokers: set[int] = set()
+        # Those of them that know of renames.
+        self.renaming_brokers: set[int] = set()
+        # Topics that are being renamed.
+        self.renames: dict[TopicId, Rename] = {}
+        # Brokers that know of resizes, and topics that are being resized, by their old ids.
+        self.resizing_brokers: set[int] = set()
+        self.resizes: dict[TopicId, Resize] = {}
         # Topics that have an entry in /ottla/ended, oldest first, and whether it waits for brokers.
         self.ended: dict[TopicId, bool] = {}
+        # Those of them that are kept (ADR 50), also while their deletion is under way.
+        self.trash: dict[TopicId, EndedTopic] = {}
         self.offline_dir_partitions: dict[int, set[TopicPartition]] = {}
         self.topics: set[str] = set()
-        self.topic_ids: dict[str, TopicId] = {}
+        self.topic_ids = TopicIds()
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.partitions_being_reassigned: set[TopicPartition] = set()
         self.topics_to_delete: set[str] = set()
@@ -172,6 +263,49 @@ class ControllerContext:
         self.topics_to_delete.discard(topic)
         self.topics_with_deletion_started.discard(topic)
         self.topics_ineligible_for_deletion.discard(topic)
+
+    def rename_topic(self, topic: str, name: str) -> None:
+        """Everything that is known of the topic, its states included, is known under the other
+        name; the leaderships are for whoever has read them again."""
+        ids, assignment = self.topic_ids[topic], self.topic_assignment(topic)
+        partition_states = {tp: self.partition_state(tp) for tp in self.partitions_of(topic)}
+        replica_states = dict(self._replica_states.get(topic, {}))
+        offline = {
+            broker_id: {tp for tp in partitions if tp.topic == topic}
+            for broker_id, partitions in self.offline_dir_partitions.items()
+        }
+        self.remove_topic(topic)
+        self.topics.add(name)
+        self.topic_ids[name] = ids
+        for partition, replicas in assignment.items():
+            self.set_assignment(TopicPartition(name, partition), replicas)
+        for tp, state in partition_states.items():
+            self.put_partition_state(TopicPartition(name, tp.partition), state)
+        for replica, replica_state in replica_states.items():
+            self.put_replica_state(replica._replace(topic=name), replica_state)
+        for broker_id, partitions in offline.items():
+            self.offline_dir_partitions[broker_id] -= partitions
+            self.offline_dir_partitions[broker_id].update(
+                TopicPartition(name, tp.partition) for tp in partitions
+            )
+
+    def rename_of(self, topic: str) -> Rename | None:
+        """The rename under way that leads from or to this name."""
+        for rename in self.renames.values():
+            if topic in (rename.stored.source, rename.stored.target):
+                return rename
+        return None
+
+    def resize_of(self, topic: str) -> Resize | None:
+        """The resize under way of this topic, or for which it is the shadow."""
+        for resize in self.resizes.values():
+            if topic in (resize.stored.topic, resize.stored.shadow):
+                return resize
+        return None
+
+    def topics_changing_hands(self) -> set[str]:
+        """Names that a resize has given to another topic, whose groups are not all told yet."""
+        return {r.stored.topic for r in self.resizes.values() if r.stored.is_swapped}
 
     def is_queued_for_deletion(self, topic: str) -> bool:
         return topic in self.topics_to_delete

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from ottla.bounds.collector import uncollected
 from ottla.controller import candidacy
 from ottla.controller.channels import ChannelManager, Connect
 from ottla.controller.config import ControllerConfig
@@ -21,6 +22,7 @@ from ottla.controller.events import (
     Answer,
     ApiPartitionReassignment,
     AutoPreferredLeaderElection,
+    CarryOffsetsResponseReceived,
     ControlledShutdown,
     ControllerChange,
     ElectLeaders,
@@ -29,16 +31,22 @@ from ottla.controller.events import (
     Failover,
     LeaderAndIsrResponseReceived,
     ListPartitionReassignments,
+    PurgeDeletedTopic,
     Reelect,
+    ResizeOrderResponseReceived,
     Startup,
     StopReplicaResponseReceived,
     UncleanLeaderElectionEnabled,
+    UndeleteTopic,
     UpdateMetadataResponseReceived,
 )
 from ottla.controller.interpreter import ControllerMovedError, Interpreter, StoreUnavailableError
 from ottla.controller.journal import Journal
 from ottla.controller.queue import EventQueue, Queued
+from ottla.controller.renaming.desk import RenameDesk
+from ottla.controller.resizing.desk import ResizeDesk
 from ottla.controller.transitions import IllegalTransition
+from ottla.controller.trash.requests import ExpiryTimer, TrashRequests
 from ottla.controller.views.gauges import gauges_of
 from ottla.controller.views.inner_view import controller_view
 from ottla.errors import ErrorCode, InvariantViolated, KafkaError
@@ -82,7 +90,9 @@ class Reign:
         channels: ChannelManager,
         ended_sessions: int,
         elected_ms: int,
+        expiry: ExpiryTimer,
     ) -> None:
+        self.expiry = expiry
         self.context = context
         self.interpreter = interpreter
         self.channels = channels
@@ -93,8 +103,13 @@ class Reign:
     def end(self) -> None:
         self.interpreter.revoke()
         self.channels.close_all()
+        self.expiry.cancel()
         if self.rebalance_timer is not None:
             self.rebalance_timer.cancel()
+        renames, resizes = self.context.renames.values(), self.context.resizes.values()
+        for waiters in (*(each.waiters for each in renames), *(each.waiters for each in resizes)):
+            for reply in waiters.take():
+                reply(None)
 
 
 class Controller:
@@ -122,6 +137,7 @@ class Controller:
         self._connect = connect
         self._strict_transitions = strict_transitions
         self._queue = EventQueue()
+        self.trash = TrashRequests(self._queue)
         self._reign: Reign | None = None
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
@@ -130,6 +146,12 @@ class Controller:
         self._may_stand = True
         self._ended_sessions = 0
         self.journal = Journal(runtime.clock, broker_id)
+        self.renames = RenameDesk(
+            self._queue.call, lambda: None if self._reign is None else self._reign.context
+        )
+        self.resizes = ResizeDesk(
+            self._queue.call, lambda: None if self._reign is None else self._reign.context
+        )
 
     # What the broker asks
 
@@ -287,9 +309,11 @@ class Controller:
             await self._give_up(event, "an unexpected error")
         finally:
             self.journal.flush()
+            if self._reign is not None:
+                self._reign.expiry.schedule(self._reign.context)
             if isinstance(event, AutoPreferredLeaderElection):
                 self._schedule_rebalance(self._config.leader_imbalance_check_interval_s)
-        return None
+        return _interrupted_answer(event)
 
     # Elections
 
@@ -328,7 +352,8 @@ class Controller:
         )
         self._reign = self._begin_reign(office)
         self.journal.current_event = Failover().name
-        await self._reign.interpreter.run(decide(self._reign.context, Failover()))
+        with uncollected():
+            await self._reign.interpreter.run(decide(self._reign.context, Failover()))
         self._failures = 0
         self._schedule_rebalance(FIRST_REBALANCE_DELAY_S)
 
@@ -347,12 +372,14 @@ class Controller:
             epoch=office.epoch,
             epoch_zk_version=office.epoch_zk_version,
             strict_transitions=self._strict_transitions,
+            now_ms=self._runtime.clock.now_ms,
         )
         interpreter = Interpreter(
             self._store, channels, self._queue.put, office.epoch_zk_version, self.journal.flush
         )
         now_ms = self._runtime.clock.now_ms()
-        return Reign(context, interpreter, channels, self._ended_sessions, now_ms)
+        expiry = ExpiryTimer(self._runtime.clock, self._queue.put)
+        return Reign(context, interpreter, channels, self._ended_sessions, now_ms, expiry)
 
     def _on_response(self, broker_id: int, message: Message, response: Any) -> None:
         if isinstance(message, m.LeaderAndIsrRequest):
@@ -361,6 +388,10 @@ class Controller:
             self._queue.put(StopReplicaResponseReceived(broker_id, message, response))
         elif isinstance(message, m.UpdateMetadataRequest):
             self._queue.put(UpdateMetadataResponseReceived(broker_id, message, response))
+        elif isinstance(message, m.CarryOffsetsRequest):
+            self._queue.put(CarryOffsetsResponseReceived(broker_id, message, response))
+        elif isinstance(message, m.ResizeOrderRequest):
+            self._queue.put(ResizeOrderResponseReceived(broker_id, message, response))
 
     def _schedule_rebalance(self, delay_s: float) -> None:
         if self._reign is not None and self._config.auto_leader_rebalance_enable:
@@ -412,6 +443,18 @@ class Controller:
         for queued in drained:
             if queued.reply is not None and not queued.reply.done():
                 queued.reply.set_result(_inactive_answer(queued.event))
+
+
+def _interrupted_answer(event: Event) -> Any:
+    """What a call gets whose event could not be carried out to its end. NOT_CONTROLLER would say
+    that nothing was done, and the next controller finishes what was begun."""
+    if isinstance(event, UndeleteTopic | PurgeDeletedTopic):
+        return KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"The controller changed meanwhile: see what has become of topic '{event.topic}'"
+            " (ottla topics --list, --list-deleted) before you try again.",
+        )
+    return None
 
 
 def _inactive_answer(event: Event) -> Any:

@@ -18,6 +18,7 @@ from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import send_update_metadata
 from ottla.controller.steps import Steps, failed, get_children_of, write
 from ottla.controller.stored_assignments import remove_from_admin_node, write_assignments
+from ottla.controller.trash import keeping
 from ottla.metadata.store import Delete, NoNodeError
 from ottla.metadata.znodes import (
     ConfigZnode,
@@ -140,7 +141,8 @@ def resume(ctx: ControllerContext) -> Steps[None]:
     if found.start:
         yield from _start(ctx, found.start)
         # Topics of which no living broker has a replica need not wait for any answer.
-        done = [topic for topic in found.start if is_done(ctx, topic)]
+        started = ctx.topics_with_deletion_started
+        done = [topic for topic in found.start if topic in started and is_done(ctx, topic)]
         if done:
             yield from _complete(ctx, done)
 
@@ -173,6 +175,7 @@ def _is_led(ctx: ControllerContext, tp: TopicPartition) -> bool:
 
 
 def _start(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
+    topics = yield from keeping.keep(ctx, topics)
     partitions = [tp for topic in topics for tp in ctx.partitions_of(topic)]
     unseen = [tp for tp in partitions if tp.topic not in ctx.topics_with_deletion_started]
     partition_machine.to_offline(ctx, unseen)
@@ -226,9 +229,14 @@ def _complete(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
     yield from write([Delete(ConfigZnode.path(ConfigZnode.TOPICS, topic)) for topic in topics])
     yield from write([Delete(DeleteTopicZnode.path(topic)) for topic in topics])
     for topic in topics:
-        ctx.journal.record(
-            "topic", topic=topic, topic_id=ctx.topic_ids.get(topic), to_state="Deleted"
-        )
+        topic_id = ctx.topic_ids.get(topic)
+        ctx.journal.record("topic", topic=topic, topic_id=topic_id, to_state="Deleted")
+        kept = None if topic_id not in ctx.trash else ctx.trash[topic_id].kept
+        if kept is not None:
+            cause = f"until {kept.until_ms}"
+            ctx.journal.record(
+                "topic", topic=topic, topic_id=topic_id, to_state="Kept", cause=cause
+            )
         ctx.remove_topic(topic)
         ctx.journal.info(f"Deletion of topic {topic} successfully completed")
 

@@ -8,11 +8,11 @@ was not told, and looks here when a new controller speaks to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ottla.controller.context import ControllerContext
 from ottla.controller.steps import Steps, failed, get_children, get_paths, write
-from ottla.metadata.ended import EndedTopicZnode
+from ottla.metadata.ended import EndedTopic, EndedTopicZnode, StoredEntry
 from ottla.metadata.store import Create, Delete, NodeExistsError, NoNodeError, SetData
 from ottla.metadata.znodes import TopicZnode
 from ottla.types import TopicId, format_topic_id
@@ -30,15 +30,19 @@ def announce(ctx: ControllerContext, topics: list[str]) -> Steps[list[str]]:
         return topics
     down = sorted(ctx.ottla_brokers - ctx.brokers.keys())
     ids = yield from _stored_ids(topics)
-    unwritten = yield from _create(ids, down)
+    entries = {topic: _entry(ctx, topic, topic_id, down) for topic, topic_id in ids.items()}
+    unwritten = yield from _create(ids, entries)
     if unwritten:
         for path in ("/ottla", EndedTopicZnode.parent()):
             yield from write([Create(path)])
-        unwritten = yield from _create({topic: ids[topic] for topic in unwritten}, down)
+        unwritten = yield from _create({topic: ids[topic] for topic in unwritten}, entries)
     for topic, topic_id in ids.items():
         if topic not in unwritten:
             ctx.ended.pop(topic_id, None)
-            ctx.ended[topic_id] = bool(down)
+            if topic_id in ctx.trash:
+                ctx.trash[topic_id] = entries[topic]
+            else:
+                ctx.ended[topic_id] = bool(down)
     if unwritten:
         ctx.journal.error(
             f"Deletion of topics {','.join(unwritten)} is put off: {EndedTopicZnode.parent()}"
@@ -59,22 +63,25 @@ def _stored_ids(topics: list[str]) -> Steps[dict[str, TopicId]]:
     return found
 
 
-def _create(ids: dict[str, TopicId], down: list[int]) -> Steps[list[str]]:
+def _entry(ctx: ControllerContext, topic: str, topic_id: TopicId, down: list[int]) -> EndedTopic:
+    """Of a topic in the trash it is there already, but other brokers may be down by now."""
+    kept = ctx.trash.get(topic_id)
+    if kept is None:
+        return EndedTopic(topic, tuple(down))
+    return kept._replace(brokers=tuple(sorted({*kept.brokers, *down})))
+
+
+def _create(ids: dict[str, TopicId], entries: Mapping[str, EndedTopic]) -> Steps[list[str]]:
     """Returns the topics that have no entry yet."""
+    data = {topic: EndedTopicZnode.encode_entry(entries[topic]) for topic in ids}
     results = yield from write(
-        [
-            Create(EndedTopicZnode.path(topic_id), EndedTopicZnode.encode(topic, down))
-            for topic, topic_id in ids.items()
-        ]
+        [Create(EndedTopicZnode.path(topic_id), data[topic]) for topic, topic_id in ids.items()]
     )
     named = list(zip(ids, results, strict=True))
     # A controller that died had written it: who is down now counts, the others were asked.
     again = [topic for topic, result in named if isinstance(result.error, NodeExistsError)]
     rewritten = yield from write(
-        [
-            SetData(EndedTopicZnode.path(ids[topic]), EndedTopicZnode.encode(topic, down))
-            for topic in again
-        ]
+        [SetData(EndedTopicZnode.path(ids[topic]), data[topic]) for topic in again]
     )
     unwritten = [topic for topic, result in named if failed(result, NodeExistsError)]
     return unwritten + [
@@ -82,47 +89,58 @@ def _create(ids: dict[str, TopicId], down: list[int]) -> Steps[list[str]]:
     ]
 
 
-def take_over(ctx: ControllerContext) -> Steps[None]:
-    """Reads the entries of earlier controllers, and takes away what does not hold any more: the
-    entry of a topic that stays after all, and brokers that are not Ottla's any more."""
+def read() -> Steps[dict[TopicId, StoredEntry]]:
+    """The entries of earlier controllers; garbage is left out."""
     names = yield from get_children(EndedTopicZnode.parent())
     ids = [found for found in map(EndedTopicZnode.topic_id, names) if found is not None]
     nodes = yield from get_paths([EndedTopicZnode.path(topic_id) for topic_id in ids])
+    stored = {}
+    for topic_id, node in zip(ids, nodes, strict=True):
+        entry = None if node is None else EndedTopicZnode.decode(node.data)
+        if node is not None and entry is not None:
+            stored[topic_id] = StoredEntry(entry, node.stat.version, node.stat.czxid)
+    return stored
+
+
+def take_over(ctx: ControllerContext, stored: Mapping[TopicId, StoredEntry]) -> Steps[None]:
+    """Takes away what does not hold any more: the entry of a topic that stays after all, and
+    brokers that are not Ottla's any more."""
     staying = {
         topic_id
         for topic, topic_id in ctx.topic_ids.items()
         if not ctx.is_queued_for_deletion(topic)
     }
-    ages: dict[TopicId, int] = {}
     waiting: dict[TopicId, bool] = {}
     changes: list[SetData | Delete] = []
-    for topic_id, node in zip(ids, nodes, strict=True):
-        entry = None if node is None else EndedTopicZnode.decode(node.data)
-        if node is None or entry is None:
-            continue
+    for topic_id, (entry, version, _) in stored.items():
         path = EndedTopicZnode.path(topic_id)
         if topic_id in staying:
             ctx.journal.warn(f"Topic {entry.topic} was not deleted after all: {path} goes")
-            changes.append(Delete(path, node.stat.version))
+            changes.append(Delete(path, version))
             continue
-        brokers = [broker for broker in entry.brokers if broker in ctx.ottla_brokers]
+        brokers = tuple(broker for broker in entry.brokers if broker in ctx.ottla_brokers)
         if len(brokers) < len(entry.brokers):
-            data = EndedTopicZnode.encode(entry.topic, brokers)
-            changes.append(SetData(path, data, node.stat.version))
-        ages[topic_id], waiting[topic_id] = node.stat.czxid, bool(brokers)
+            entry = entry._replace(brokers=brokers)
+            changes.append(SetData(path, EndedTopicZnode.encode_entry(entry), version))
+        if entry.kept is not None:
+            ctx.trash[topic_id] = entry
+        else:
+            waiting[topic_id] = bool(brokers)
     yield from write(changes)
     ctx.ended.update(
-        {topic_id: waiting[topic_id] for topic_id in sorted(ages, key=ages.__getitem__)}
+        {topic_id: waiting[topic_id] for topic_id in sorted(waiting, key=lambda i: stored[i].age)}
     )
     yield from _prune(ctx)
 
 
 def revive(ctx: ControllerContext, topics: Iterable[str]) -> Steps[None]:
     """A znode of a deleted topic was written again, with its id: the topic has not ended."""
-    back = [ctx.topic_ids[t] for t in topics if ctx.topic_ids.get(t) in ctx.ended]
+    known = ctx.ended.keys() | ctx.trash.keys()
+    back = [ctx.topic_ids[t] for t in topics if ctx.topic_ids.get(t) in known]
     yield from write([Delete(EndedTopicZnode.path(topic_id)) for topic_id in back])
     for topic_id in back:
-        del ctx.ended[topic_id]
+        ctx.ended.pop(topic_id, None)
+        ctx.trash.pop(topic_id, None)
 
 
 def _prune(ctx: ControllerContext) -> Steps[None]:

@@ -6,14 +6,18 @@ source and the watch a hint.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ottla.types import TopicPartition
+from ottla.types import TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.wire import messages as m
+
+
+# A group, and its offsets by partition.
+GroupOffsets = tuple[str, Mapping[int, int]]
 
 
 class Subject(TypedDict, total=False):
@@ -160,6 +164,89 @@ class UpdateMetadataResponseReceived(Answer):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class CarryOffsetsResponseReceived(Answer):
+    request: m.CarryOffsetsRequest
+    response: m.CarryOffsetsResponse
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResizeOrderResponseReceived(Answer):
+    request: m.ResizeOrderRequest
+    response: m.ResizeOrderResponse
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResizeEvent(Event):
+    """Somebody wants a step of a resize (ADR 53)."""
+
+    topic: str
+
+    def subject(self) -> Subject:
+        return {"topic": self.topic}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BeginResize(ResizeEvent):
+    """With `validate_only` it is only said whether it could be."""
+
+    partitions: int
+    replication_factor: int
+    partitioner: str
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FenceResize(ResizeEvent):
+    """`fence` is the one that is to go on standing, or -1 for a new one; `reply` hears when it
+    stands. The topic may have to have this id."""
+
+    topic_id: TopicId
+    fence: int
+    reply: Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinishResize(ResizeEvent):
+    """The shadow has every record up to the fence; `groups` are to go on at these offsets of it.
+    The topic may have to have had this id."""
+
+    topic_id: TopicId
+    shadow_id: TopicId
+    fence: int
+    groups: Sequence[GroupOffsets]
+    guards_keys: bool
+    reply: Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AbortResize(ResizeEvent):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeTick(Event):
+    """A second of a fence, or of a topic that is about to serve, is over."""
+
+    topic_id: TopicId
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RenameTopic(Event):
+    """Another name for a topic, which may have to have this id; `reply` hears how it ended. With
+    `validate_only` it is only said whether it could be."""
+
+    topic: str
+    new_name: str
+    topic_id: TopicId
+    reply: Callable[[Any], None]
+    validate_only: bool = False
+
+    def subject(self) -> Subject:
+        return {"topic": self.topic}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class AlterIsr(Event):
     request: m.AlterPartitionRequest
 
@@ -193,3 +280,34 @@ class ListPartitionReassignments(Event):
 class ElectLeaders(Event):
     partitions: Collection[TopicPartition]
     unclean: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UndeleteTopic(Event):
+    """A topic is wanted back from the trash: of this id, or (None) the one that was deleted last;
+    under this name, or (None) its own."""
+
+    topic: str
+    topic_id: TopicId | None
+    new_name: str | None
+
+    def subject(self) -> Subject:
+        return {"topic": self.topic}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PurgeDeletedTopic(Event):
+    """A topic in the trash is to go now."""
+
+    topic: str
+    topic_id: TopicId | None
+
+    def subject(self) -> Subject:
+        return {"topic": self.topic}
+
+
+@dataclass(frozen=True, slots=True)
+class TrashExpiry(Event):
+    """The time of something in the trash is over."""
+
+    now_ms: int

@@ -8,7 +8,7 @@ change anything any more (KafkaZkClient's controllerZkVersionCheck).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from ottla.controller.channels import ChannelManager
@@ -21,11 +21,14 @@ from ottla.controller.steps import (
     Node,
     OpenChannels,
     Post,
+    PostLater,
     Read,
     Send,
     Step,
     Steps,
+    Tell,
     Write,
+    WriteTogether,
 )
 from ottla.errors import OttlaError
 from ottla.metadata.store import (
@@ -119,7 +122,7 @@ class Interpreter:
             raise ControllerMovedError("the session of this controller is over")
         match step:
             case GetNodes(reads):
-                return await self._gather(reads, self._get_node)
+                return await self._get_nodes(reads)
             case GetChildren(paths, watch):
                 return await self._gather(paths, lambda path: self._get_children(path, watch))
             case CheckExists(path, watch):
@@ -137,7 +140,17 @@ class Interpreter:
                     self._channels.close(broker_id)
             case Post(event):
                 self._post(event)
+            case PostLater(event, delay_s):
+                asyncio.get_running_loop().call_later(delay_s, self._post_later, event)
+            case WriteTogether(ops):
+                return await self._write_together(ops)
+            case Tell(reply, value):
+                reply(value)
         return None
+
+    def _post_later(self, event: Event) -> None:
+        if not self._revoked:
+            self._post(event)
 
     # Reads
 
@@ -163,9 +176,31 @@ class Interpreter:
                 task.cancel()
         return results
 
+    async def _get_nodes(self, reads: Sequence[Read]) -> list[Node | None]:
+        """As `_gather`, but a failover reads tens of thousands of nodes: no task wakes for each."""
+        nodes: list[Node | None] = []
+        for start in range(0, len(reads), MAX_IN_FLIGHT):
+            some = reads[start : start + MAX_IN_FLIGHT]
+            asked = [
+                self._store.get(
+                    read.path, self._watcher(read.watch, EventType.DATA_CHANGED, read.path)
+                )
+                for read in some
+            ]
+            try:
+                for read, answer in zip(some, asked, strict=True):
+                    try:
+                        nodes.append(Node(*await answer))
+                    except NoNodeError:
+                        nodes.append(None)
+                    except _LOST:
+                        nodes.append(await self._get_node(read))
+            finally:
+                _leave(asked[len(nodes) - start :])
+        return nodes
+
     async def _get_node(self, read: Read) -> Node | None:
         watcher = self._watcher(read.watch, EventType.DATA_CHANGED, read.path)
-        # Written out instead of `persistently`: a failover reads tens of thousands of nodes.
         for _ in range(MAX_ATTEMPTS):
             try:
                 return Node(*await self._store.get(read.path, watcher))
@@ -251,6 +286,13 @@ class Interpreter:
             return results[1:], lost
         raise StoreUnavailableError("the metadata store does not answer")
 
+    async def _write_together(self, ops: Sequence[Op]) -> bool:
+        results, lost = await self._multi(ops)
+        if all(result.error is None for result in results):
+            return True
+        # Where an answer got lost, the first operation tells whether an earlier try was applied.
+        return lost and (await self._settle(ops[0], results[0])).error is None
+
     async def _settle(self, op: Op, result: OpResult) -> OpResult:
         """Tells a lost answer from a real refusal by what is in the store now."""
         if isinstance(op, Delete) and isinstance(result.error, NoNodeError):
@@ -270,6 +312,15 @@ class Interpreter:
             return (await persistently(lambda: self._store.multi([op])))[0]
 
         return await self._gather(ops, one)
+
+
+def _leave(answers: Iterable[Awaitable[Any]]) -> None:
+    """Nobody waits for them any more: tasks are cancelled, coroutines never begin."""
+    for answer in answers:
+        if isinstance(answer, asyncio.Future):
+            answer.cancel()
+        elif isinstance(answer, Coroutine):
+            answer.close()
 
 
 def _is_bystander(error: StoreError) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -192,6 +192,12 @@ class Journal:
             self._state_changes.add(
                 level, f"[Controller id={self.broker_id} epoch={self.epoch}] {line}"
             )
+
+    def state_changes(self, level: int, lines: Iterable[str]) -> None:
+        """Many lines of one level, which may be errors, in one go."""
+        if self._state_changes.is_enabled(level):
+            start = f"[Controller id={self.broker_id} epoch={self.epoch}] "
+            self._state_changes.write(level, [start + line for line in lines])
 
     def flush(self) -> None:
         """Writes the lines that wait: many at once, before anything else is done."""

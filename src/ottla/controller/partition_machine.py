@@ -15,7 +15,7 @@ from ottla.controller.election import Elected, Strategy
 from ottla.controller.partition_states import PartitionState
 from ottla.controller.requests import RequestBatch
 from ottla.controller.steps import Steps, failed, get_paths, write
-from ottla.controller.stored_leadership import MAX_WRITE_ROUNDS, read_states, write_states
+from ottla.controller.stored_leadership import MAX_WRITE_ROUNDS, states_of, write_states
 from ottla.controller.transitions import movable_partitions, record_step
 from ottla.metadata.store import Create, NodeExistsError
 from ottla.metadata.znodes import (
@@ -50,9 +50,14 @@ def to_non_existent(ctx: ControllerContext, partitions: Iterable[TopicPartition]
 
 
 def to_online(
-    ctx: ControllerContext, partitions: Iterable[TopicPartition], strategy: Strategy
+    ctx: ControllerContext,
+    partitions: Iterable[TopicPartition],
+    strategy: Strategy,
+    *,
+    just_read: bool = False,
 ) -> Steps[Failures]:
-    """Gives new partitions their first leader, others an elected one, and tells the brokers."""
+    """Gives new partitions their first leader, others an elected one, and tells the brokers. With
+    `just_read` the states in memory are as good as those in the store."""
     movable = movable_partitions(ctx, partitions, PartitionState.ONLINE)
     new = [tp for tp in movable if ctx.partition_state(tp) is PartitionState.NEW]
     others = [tp for tp in movable if ctx.partition_state(tp) is not PartitionState.NEW]
@@ -61,31 +66,28 @@ def to_online(
     if new:
         failures.update((yield from _initialise(ctx, new, batch)))
     if others:
-        failures.update((yield from _elect(ctx, others, strategy, batch)))
-    for tp, reason in failures.items():
-        ctx.journal.state_change(
-            logging.ERROR,
-            "Controller %d epoch %d failed to change state for partition %s from %s to"
-            " OnlinePartition: %s",
-            ctx.broker_id,
-            ctx.epoch,
-            tp,
-            ctx.partition_state(tp).title,
-            reason,
-        )
+        failures.update((yield from _elect(ctx, others, strategy, batch, just_read=just_read)))
+    ctx.journal.state_changes(
+        logging.ERROR,
+        (
+            f"Controller {ctx.broker_id} epoch {ctx.epoch} failed to change state for partition"
+            f" {tp} from {ctx.partition_state(tp).title} to OnlinePartition: {reason}"
+            for tp, reason in failures.items()
+        ),
+    )
     yield from batch.send()
     return failures
 
 
 def elect_partitions_without_leader(
-    ctx: ControllerContext, topic: str | None = None
+    ctx: ControllerContext, topic: str | None = None, *, just_read: bool = False
 ) -> Steps[None]:
     """Tries every new and offline partition again, of one topic or of all."""
     partitions = ctx.partitions_without_leader()
     if topic is not None:
         partitions = [tp for tp in partitions if tp.topic == topic]
     if partitions:
-        yield from to_online(ctx, partitions, Strategy.OFFLINE)
+        yield from to_online(ctx, partitions, Strategy.OFFLINE, just_read=just_read)
 
 
 def _move(ctx: ControllerContext, tp: TopicPartition, target: PartitionState) -> None:
@@ -164,12 +166,15 @@ def _elect(
     partitions: list[TopicPartition],
     strategy: Strategy,
     batch: RequestBatch,
+    *,
+    just_read: bool,
 ) -> Steps[Failures]:
     """Reads, elects, writes; whoever lost a race reads again, a bounded number of times."""
     failures: Failures = {}
     remaining = partitions
     for _ in range(MAX_WRITE_ROUNDS):
-        stored = yield from read_states(remaining)
+        stored = yield from states_of(ctx, remaining, just_read=just_read)
+        just_read = False
         winners = yield from _choose(ctx, remaining, stored, strategy, failures)
         outcome = yield from write_states(ctx, {tp: won.state for tp, won in winners.items()})
         for tp in outcome.done:

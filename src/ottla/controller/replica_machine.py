@@ -14,7 +14,7 @@ from ottla.controller.context import ControllerContext
 from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import RequestBatch
 from ottla.controller.steps import Steps
-from ottla.controller.stored_leadership import MAX_WRITE_ROUNDS, read_states, write_states
+from ottla.controller.stored_leadership import MAX_WRITE_ROUNDS, states_of, write_states
 from ottla.controller.transitions import movable_replicas, record_step, replica_failure
 from ottla.metadata.znodes import LeaderAndIsr
 from ottla.state_changes import TRACE
@@ -51,14 +51,17 @@ def to_online(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
     yield from batch.send()
 
 
-def to_offline(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
-    """Stops the replica, takes it out of the ISR and tells the others, broker by broker."""
+def to_offline(
+    ctx: ControllerContext, replicas: Replicas, *, just_read: bool = False
+) -> Steps[None]:
+    """Stops the replica, takes it out of the ISR and tells the others, broker by broker. With
+    `just_read` the states in memory are as good as those in the store."""
     batch = RequestBatch(ctx)
     by_broker: dict[int, list[TopicPartitionReplica]] = {}
     for replica in movable_replicas(ctx, replicas, ReplicaState.OFFLINE):
         by_broker.setdefault(replica.broker_id, []).append(replica)
     for broker_id, listed in by_broker.items():
-        yield from _take_offline(ctx, broker_id, listed, batch)
+        yield from _take_offline(ctx, broker_id, listed, batch, just_read=just_read)
     yield from batch.send()
 
 
@@ -124,6 +127,8 @@ def _take_offline(
     broker_id: int,
     replicas: list[TopicPartitionReplica],
     batch: RequestBatch,
+    *,
+    just_read: bool,
 ) -> Steps[None]:
     led = []
     for replica in replicas:
@@ -134,7 +139,7 @@ def _take_offline(
         else:
             batch.add_update_metadata(ctx.brokers, [tp])
             _move(ctx, replica, ReplicaState.OFFLINE)
-    updated = yield from _remove_from_isr(ctx, broker_id, led)
+    updated = yield from _remove_from_isr(ctx, broker_id, led, just_read=just_read)
     for tp, state in updated.items():
         ctx.journal.state_change(
             logging.INFO,
@@ -159,13 +164,18 @@ def _take_offline(
 
 
 def _remove_from_isr(
-    ctx: ControllerContext, broker_id: int, partitions: list[TopicPartition]
+    ctx: ControllerContext,
+    broker_id: int,
+    partitions: list[TopicPartition],
+    *,
+    just_read: bool,
 ) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
     """States as they are once the broker is in no ISR; partitions that failed are left out."""
     finished: dict[TopicPartition, LeaderAndIsr] = {}
     remaining = partitions
     for _ in range(MAX_WRITE_ROUNDS):
-        stored = yield from read_states(remaining)
+        stored = yield from states_of(ctx, remaining, just_read=just_read)
+        just_read = False
         updates = {}
         for tp in remaining:
             current = stored.get(tp)

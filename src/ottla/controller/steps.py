@@ -8,12 +8,12 @@ the results their types.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ottla.controller.events import Event
-from ottla.metadata.store import Op, OpResult, Stat, StoreError
+from ottla.metadata.store import NodeExistsError, NoNodeError, Op, OpResult, Stat, StoreError
 from ottla.metadata.znodes import BrokerInfo
 from ottla.wire.codec import Message
 
@@ -95,7 +95,42 @@ class Post:
     event: Event
 
 
-Step = GetNodes | GetChildren | CheckExists | Write | Send | OpenChannels | CloseChannels | Post
+@dataclass(frozen=True, slots=True)
+class WriteTogether:
+    """All of these or none, in one multi, fenced. Result: whether they are in the store."""
+
+    ops: Sequence[Op]
+
+
+@dataclass(frozen=True, slots=True)
+class PostLater:
+    """An event that is put into the queue after a while, if this controller still reigns."""
+
+    event: Event
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tells somebody who waits outside of the queue."""
+
+    reply: Callable[[Any], None]
+    value: Any
+
+
+Step = (
+    WriteTogether
+    | Tell
+    | GetNodes
+    | GetChildren
+    | CheckExists
+    | Write
+    | Send
+    | OpenChannels
+    | CloseChannels
+    | Post
+    | PostLater
+)
 Steps = Generator[Step, Any, T]
 
 
@@ -129,5 +164,17 @@ def write(ops: Sequence[Op], *, fenced: bool = True) -> Steps[list[OpResult]]:
     return cast("list[OpResult]", (yield Write(ops, fenced)))
 
 
+def write_together(ops: Sequence[Op]) -> Steps[bool]:
+    return cast("bool", (yield WriteTogether(ops)))
+
+
 def failed(result: OpResult, *tolerated: type[StoreError]) -> bool:
     return result.error is not None and not isinstance(result.error, tolerated)
+
+
+def sure(ops: Sequence[Op]) -> Steps[None]:
+    """Writes that may have been done before, by this controller or another. There is no way back:
+    a controller that cannot do them resigns, and the next one tries again."""
+    for result in (yield from write(ops)):
+        if result.error is not None and failed(result, NodeExistsError, NoNodeError):
+            raise result.error

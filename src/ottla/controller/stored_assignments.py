@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ottla.controller.context import ControllerContext
 from ottla.controller.events import ZkPartitionReassignment
-from ottla.controller.steps import Post, Steps, failed, get_paths, write
-from ottla.metadata.store import Delete, SetData
+from ottla.controller.steps import Post, Steps, failed, get_children, get_paths, sure, write
+from ottla.metadata.store import ANY_VERSION, Delete, SetData
 from ottla.metadata.znodes import (
     MAX_ZNODE_BYTES,
+    ConfigZnode,
+    DeleteTopicZnode,
     ReassignPartitionsZnode,
     ReplicaAssignment,
+    TopicPartitionStateZnode,
+    TopicPartitionsZnode,
+    TopicPartitionZnode,
     TopicZnode,
 )
 from ottla.types import TopicPartition
@@ -73,3 +78,28 @@ def _text(assignment: ReplicaAssignment) -> str:
         f"ReplicaAssignment(replicas={replicas}, addingReplicas={adding},"
         f" removingReplicas={removing})"
     )
+
+
+def partition_numbers(topic: str) -> Steps[list[int]]:
+    """Those that have a znode."""
+    found = yield from get_children(TopicPartitionsZnode.path(topic))
+    return sorted(int(name) for name in found if name.isascii() and name.isdecimal())
+
+
+def remove_partitions(partitions: Iterable[TopicPartition]) -> Steps[None]:
+    """Their znodes, from the leaves up."""
+    every = list(partitions)
+    yield from sure([Delete(TopicPartitionStateZnode.path(tp)) for tp in every])
+    yield from sure([Delete(TopicPartitionZnode.path(tp)) for tp in every])
+
+
+def remove_name(topic: str, partitions: Iterable[int]) -> Steps[None]:
+    """Everything that stands under a name whose topic has another one now, from the leaves up; what
+    was done before is not there any more."""
+    numbers = {*partitions, *(yield from partition_numbers(topic))}
+    yield from remove_partitions(TopicPartition(topic, number) for number in sorted(numbers))
+    yield from sure([Delete(TopicPartitionsZnode.path(topic))])
+    yield from sure([Delete(TopicZnode.path(topic))])
+    yield from sure([Delete(ConfigZnode.path(ConfigZnode.TOPICS, topic))])
+    # Asked for while the name was still there: it is not this topic's any more.
+    yield from sure([Delete(DeleteTopicZnode.path(topic), ANY_VERSION)])

@@ -38,17 +38,34 @@ def read_dated_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicP
     listed = list(partitions)
     nodes = yield from get_paths([TopicPartitionStateZnode.path(tp) for tp in listed])
     states = {}
+    # Tens of thousands of partitions have a few dozen different states, but for their versions.
+    decoded: dict[bytes | None, LeaderAndIsr | None] = {}
     for tp, node in zip(listed, nodes, strict=True):
         if node is not None:
-            state = TopicPartitionStateZnode.decode(node.data, node.stat)
+            data, stat = node
+            if data not in decoded:
+                decoded[data] = TopicPartitionStateZnode.decode(data, stat)
+            state = decoded[data]
             if state is not None:
-                states[tp] = Dated(state, node.stat.mzxid)
+                if state.zk_version != stat.version:
+                    state = LeaderAndIsr(*state[:4], stat.version)
+                states[tp] = Dated(state, stat.mzxid)
     return states
 
 
 def read_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
     dated = yield from read_dated_states(partitions)
     return {tp: found.state for tp, found in dated.items()}
+
+
+def states_of(
+    ctx: ControllerContext, partitions: list[TopicPartition], *, just_read: bool
+) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
+    """The stored states, from memory where they were `just_read`: each write names the version it
+    was decided on, so that what is outdated after all is refused, and read."""
+    if just_read:
+        return {tp: state for tp in partitions if (state := ctx.leadership.get(tp)) is not None}
+    return (yield from read_states(partitions))
 
 
 def write_states(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ottla.errors import ErrorCode
-from ottla.types import TopicPartition
+from ottla.types import TopicId, TopicPartition
 
 OnLeader = Callable[[TopicPartition, int], None]
 OnResign = Callable[[TopicPartition, int | None], None]
@@ -79,6 +79,15 @@ class ClusterMetadata(Protocol):
     def topic_partitions(self, topic: str) -> Mapping[int, Any]: ...
 
     def contains_topic(self, name: str) -> bool: ...
+
+    def topic_id(self, name: str) -> TopicId: ...
+
+    def topic_name(self, topic_id: TopicId) -> str | None: ...
+
+    def ended_id(self, name: str) -> TopicId:
+        """The id of the topic that had this name last; zeros where that is not known."""
+
+    def was_renamed(self, name: str) -> bool: ...
 
     def add_listener(self, listener: Callable[[frozenset[str]], None]) -> None: ...
 

@@ -214,11 +214,11 @@ class Shards(Generic[Entry]):
 def _build(
     entries: Sequence[tuple[bytes, bytes | None]], now_ms: int, producer: ProducerStamp | None
 ) -> bytes:
-    items = [records.Record(timestamp=now_ms, key=key, value=value) for key, value in entries]
     if producer is None:
-        return records.build_batch(items)
-    return records.build_batch(
-        items,
+        return records.build_of_entries(entries, now_ms)
+    return records.build_of_entries(
+        entries,
+        now_ms,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         base_sequence=0,  # a coordinator's sequences are not checked

@@ -8,7 +8,11 @@ they differ another program has taken the id since.
 from __future__ import annotations
 
 from ottla.metadata.store import Stat
-from ottla.metadata.znode_values import dump
+from ottla.metadata.znode_values import dump, load
+
+# What a controller may ask of this broker beyond what every Ottla broker does.
+RENAME = "rename"
+RESIZE = "resize"
 
 
 class OttlaBrokerZnode:
@@ -22,7 +26,13 @@ class OttlaBrokerZnode:
 
     @staticmethod
     def encode() -> bytes:
-        return dump({"version": 1})
+        return dump({"version": 1, "abilities": [RENAME, RESIZE]})
+
+    @staticmethod
+    def is_able(data: bytes | None, ability: str) -> bool:
+        """Brokers from before an ability do not name it: they would not answer the request."""
+        abilities = (load(data) or {}).get("abilities")
+        return isinstance(abilities, list) and ability in abilities
 
     @staticmethod
     def belongs_to(stat: Stat, broker_epoch: int) -> bool:

@@ -131,10 +131,27 @@ def integer(value: object) -> int | None:
 
 
 def integers(value: object) -> tuple[int, ...] | None:
-    if not isinstance(value, list):
+    # JSON has no other whole numbers; a failover reads tens of thousands of lists.
+    if not isinstance(value, list) or any(type(item) is not int for item in value):
         return None
-    numbers = tuple(item for item in map(integer, value) if item is not None)
-    return numbers if len(numbers) == len(value) else None
+    return tuple(value)
+
+
+MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
+# What a topic can be called (`ottla.topics.names` says why one cannot).
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
+
+
+def number_up_to(value: object, highest: int) -> int | None:
+    """From 0 on; None also for what would fit no field of a request."""
+    number = integer(value)
+    return number if number is not None and 0 <= number <= highest else None
+
+
+def topic_name(value: object) -> str | None:
+    """None for what cannot be a topic's name, nor a part of a znode's path."""
+    return value if isinstance(value, str) and _TOPIC_NAME.fullmatch(value) else None
 
 
 def partition_list(partitions: Iterable[TopicPartition]) -> list[Json]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CONNECT = "pyspark.sql.connect"
+# Without a meaning: only that it is another one than before.
+_DAEMON = "OTTLA_PYTHON_DAEMON"
 # Enough rows that Spark gives some to every core that it has.
 _MANY = 100_000
 
@@ -43,6 +45,20 @@ def parallelism(spark: SparkSession) -> int:
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
     return tasks_of_a_range(spark)
+
+
+def renew_workers(spark: SparkSession, error: Exception) -> None:
+    """Spark 4.2 asks a daemon that was killed before it said where it listens for workers again and
+    again (PythonWorkerFactory.startDaemon keeps it, without an address), and fails in all later
+    jobs. Another environment of the workers has a daemon of its own."""
+    text = str(error)
+    if "PythonWorkerFactory.startDaemon" not in text and not (
+        "PythonWorkerFactory" in text and "NullPointerException" in text
+    ):
+        return
+    if not is_connect(spark):
+        environment = spark.sparkContext.environment
+        environment[_DAEMON] = str(int(environment.get(_DAEMON, "0")) + 1)
 
 
 def tasks_of_a_range(spark: SparkSession) -> int:

@@ -68,8 +68,11 @@ def local_path(path: str) -> Path | None:
 
 
 def for_spark(path: str) -> str:
-    """A path of this machine says so: to a Spark whose default is HDFS it would be one there."""
-    return path if "://" in path or path.startswith(_FILE_SCHEMES) else f"file://{path}"
+    """A path of this machine says so: to a Spark whose default is HDFS it would be one there. A
+    relative one is meant from here, where the JVM may not be, and `file://.` names a machine."""
+    if "://" in path or path.startswith(_FILE_SCHEMES):
+        return path
+    return f"file://{Path(path).absolute()}"
 
 
 def file_store(spark: SparkSession | None, root: str) -> FileStore:

@@ -12,6 +12,8 @@ _MAX_CAUSES = 10
 _PYTHON_ERROR = re.compile(
     r"(?:ottla[\w.]*\.\w+|(?:[a-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception)): (?P<words>.+)"
 )
+# What Py4J says before the exception of Java's itself.
+_CALL_FAILED = "An error occurred while calling "
 _NOT_PYTHON = ("org.", "java.", "com.", "scala.")
 
 
@@ -82,6 +84,8 @@ def reason_of(error: BaseException | str) -> str:
         if found and "Py4J" not in line and not line.startswith(_NOT_PYTHON):
             return found["words"][:MAX_REASON_CHARS]
     first, root = lines[0], _lines(_root(error))[0]
+    if first.startswith(_CALL_FAILED) and len(lines) > 1:
+        first = root = lines[1].removeprefix(": ")
     words = first if root in first else f"{first} ({root})"
     return words[:MAX_REASON_CHARS].rstrip(";")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from ottla.client.admin.client import Admin
@@ -106,20 +106,25 @@ async def _create(admin: Admin, specs: list[TopicSpec]) -> None:
         # Somebody else made it in between: as good.
         if isinstance(answer, KafkaError) and answer.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise SpecError(f"the topic {name} cannot be made: {answer}")
+    await await_led(admin, answers)
+
+
+async def await_led(admin: Admin, names: Collection[str]) -> None:
+    """Until all of them are there and every partition has a leader."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _APPEAR_TIMEOUT_S
     while True:
         try:
-            there = await describe(admin, answers)
+            there = await describe(admin, names)
         except KafkaError as error:
             if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
                 raise
             there = {}  # a broker that has just heard of it
         led = [all(p.leader >= 0 for p in topic.partitions) for topic in there.values()]
-        if len(there) == len(answers) and all(led):
+        if len(there) == len(names) and all(led):
             return
         if loop.time() > deadline:
-            raise SpecError(f"the topics {', '.join(answers)} do not appear")
+            raise SpecError(f"the topics {', '.join(names)} do not appear")
         await asyncio.sleep(_POLL_S)
 
 

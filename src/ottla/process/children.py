@@ -88,7 +88,6 @@ def broker_main(options: UpOptions, broker_id: int, pipes: Pipes) -> None:
     from ottla.runtime import system_runtime
 
     config = BrokerConfig.from_file(config_path(options.data, broker_id))
-    schedule_as_told(config)
 
     async def main() -> None:
         node = Node(config, system_runtime())
@@ -101,6 +100,7 @@ def broker_main(options: UpOptions, broker_id: int, pipes: Pipes) -> None:
             await asyncio.wait((starting,))
             return
         starting.result()
+        schedule_as_told(config)
         pipes.say_ready(options)
         await serve_until(node, _asked_to_leave(parent_gone))
 
@@ -141,7 +141,6 @@ async def serve_alone(
 
     runtime = system_runtime()
     config = BrokerConfig.from_file(config_path(options.data, 0))
-    schedule_as_told(config)
     make_private(store_folder(options.data))
     store = ZooKeeperServer(
         runtime,
@@ -166,6 +165,7 @@ async def serve_alone(
 
     try:
         await node.start()
+        schedule_as_told(config)
         ready()
         await serve_until(node, nobody_takes_over())
     finally:

@@ -106,9 +106,10 @@ def lock_for_up(disk: Disk, data: Path, run_folder: Path) -> HeldLock:
         ) from None
 
 
-def await_unlocked(disk: Disk, folders: Iterable[Path], *, wait_s: float = WAIT_S) -> None:
+def await_unlocked(disk: Disk, folders: Iterable[Path], *, wait_s: float | None = None) -> None:
     """Returns when nobody has any of the folders; raises DirInUse of the first that stays taken."""
-    deadline, told = time.monotonic() + wait_s, set[Path]()
+    deadline = time.monotonic() + (WAIT_S if wait_s is None else wait_s)
+    told = set[Path]()
     for folder in folders:
         while folder.is_dir():
             try:

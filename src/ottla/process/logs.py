@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -85,6 +86,13 @@ class LogFile(RotatingFileHandler):
     of them is told on stderr, and how many there were once lines can be written again."""
 
     _lost = 0
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  logging's own name
+        """Once the file is full. The original formats every record a second time to find out
+        whether it will be, and asks the system three times; a record may be ten thousand lines."""
+        if self.stream is None:
+            self.stream = self._open()
+        return os.fstat(self.stream.fileno()).st_size >= self.maxBytes
 
     def emit(self, record: logging.LogRecord) -> None:
         lost = self._lost

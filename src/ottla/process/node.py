@@ -142,12 +142,7 @@ class Node:
         self.tls = make_tls(self.config, self.runtime)
         parts = self._parts = NodeParts(self, store, broker_id, cluster_id)
         self._endings += [parts.channel.shutdown, parts.controller.stop]
-        await parts.topic_settings.load_all()
-        await parts.mutation_quotas.load_all(store)
-        await parts.client_quotas.load_all(store)
-        await parts.connection_rates.load_all(store)
-        if parts.scram_users is not None:
-            await parts.scram_users.load_all(store)
+        await _load_settings(parts, store)
         await parts.log_manager.start()
         self._endings += [parts.log_manager.shutdown, parts.alter_isr.shutdown]
         await self._open_listeners(parts)
@@ -158,7 +153,11 @@ class Node:
         self._endings += [
             parts.groups.shutdown,
             parts.transactions.shutdown,
+            parts.undeleted.close,
+            parts.stale_logs.trash.close,
             parts.topic_admin.close,
+            parts.services.rename_fences.close,
+            parts.services.resize_fences.close,
             parts.config_changes.stop,
         ]
         store.add_session_listener(self._session_changed)
@@ -278,6 +277,7 @@ class Node:
         if state is SessionState.EXPIRED:
             logger.warning("the session in the store expired")
             self._must_rejoin = True
+            self.services.orders.epochs.registration_ended()
             self.controller.on_session_expired()
         elif state is SessionState.CONNECTED and self._must_rejoin:
             self._must_rejoin = False
@@ -381,6 +381,15 @@ async def _bind(server: BrokerServer, endpoint: Endpoint) -> None:
             f"Socket server failed to bind to {host}:{endpoint.port}: {reason}. "
             "(listeners chooses the address)"
         ) from None
+
+
+async def _load_settings(parts: NodeParts, store: MetadataStore) -> None:
+    await parts.topic_settings.load_all()
+    await parts.mutation_quotas.load_all(store)
+    await parts.client_quotas.load_all(store)
+    await parts.connection_rates.load_all(store)
+    if parts.scram_users is not None:
+        await parts.scram_users.load_all(store)
 
 
 async def _connect(config: BrokerConfig, runtime: Runtime) -> MetadataStore:

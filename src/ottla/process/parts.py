@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.admin.config_changes import ConfigChanges
 from ottla.broker.admin.live_config import LiveConfig
+from ottla.broker.admin.rename_fences import RenameFences
+from ottla.broker.admin.resize_fences import ResizeFences
 from ottla.broker.admin.topic_settings import TopicSettings
 from ottla.broker.admin.topics import TopicAdmin
+from ottla.broker.admin.trash import kept_until
 from ottla.broker.context.listener_roles import listener_roles
 from ottla.broker.context.services import BrokerServices
 from ottla.broker.fetching.service import FetchService
@@ -28,11 +31,12 @@ from ottla.broker.replication.controller_orders import ControllerOrders
 from ottla.broker.replication.order_epochs import OrderEpochs, stored_controller_epoch
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.replication.stale_logs import StaleLogs
+from ottla.broker.replication.undeleted_transactions import UndeletedTransactions
 from ottla.client.connection import Connection
 from ottla.controller.controller import Controller
 from ottla.coordinator.groups.coordinator import GroupCoordinator
 from ottla.coordinator.producer_ids import ProducerIds
-from ottla.coordinator.transactions.parts import PeerAccess, transaction_parts
+from ottla.coordinator.transactions.parts import PeerAccess, TransactionParts, transaction_parts
 from ottla.metadata import znodes
 from ottla.metadata.store import CreateMode
 from ottla.process.settings import StartError, controller_config
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.store import MetadataStore
     from ottla.runtime import Network, Runtime
+    from ottla.security.authorizer import AclAuthorizer
     from ottla.security.tls.broker import BrokerTls
     from ottla.storage.manager.dir_lock import DirLocks
 
@@ -100,13 +105,7 @@ class NodeParts:
         self.topic_notes = TopicNotes(runtime.clock)
         self.log_manager = self._make_log_manager()
         self.control_credentials = peer_credentials(config, config.control_listener)
-        self.channel = ControllerChannel(
-            self._control_network,
-            cache,
-            config.control_listener,
-            broker_id,
-            self.control_credentials,
-        )
+        self.channel = self._controller_channel(cache, broker_id)
         epochs = OrderEpochs(ask_store=stored_controller_epoch(store))
         self.alter_isr = AlterIsrManager(self.channel, broker_id, lambda: epochs.broker_epoch)
         self.metrics = metrics_of(config, self.alter_isr, lambda: self.replica_manager)
@@ -121,18 +120,13 @@ class NodeParts:
         )
         self.fetches = self._fetch_service(cache)
         self.orders = ControllerOrders(self.replica_manager, epochs, self.topic_notes)
-        self.stale_logs = StaleLogs(store, self.replica_manager)
+        self.stale_logs = StaleLogs(store, self.replica_manager, self.topic_settings.load)
         cache.add_listener(CatchUp(self.stale_logs, cache, process.spawn).metadata_came)
-        self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache)
-        self.transactions = transaction_parts(
-            self._peer_runtime,
-            config,
-            self.replica_manager,
-            cache,
-            self.groups,
-            ProducerIds(runtime, store, broker_id),
-            _peer_access(config, cache, broker_id),
-        )
+        kept = kept_until(store)
+        self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache, kept)
+        self.transactions = self._transaction_parts(cache, broker_id)
+        markers = self.transactions.marker_writes
+        self.undeleted = UndeletedTransactions(self.replica_manager, runtime.disk, markers)
         self._controller_config = controller_config(config)
         self.controller = Controller(
             runtime,
@@ -153,6 +147,27 @@ class NodeParts:
         self.scram_users = make_scram_users(config, self.delegation_tokens)
         self.config_changes = self._config_changes(broker_id)
         self.services = self._join(broker_id, cluster_id, cache)
+
+    def _transaction_parts(self, cache: MetadataCache, broker_id: int) -> TransactionParts:
+        config, runtime = self._process.config, self._process.runtime
+        return transaction_parts(
+            self._peer_runtime,
+            config,
+            self.replica_manager,
+            cache,
+            self.groups,
+            ProducerIds(runtime, self._store, broker_id),
+            _peer_access(config, cache, broker_id),
+        )
+
+    def _controller_channel(self, cache: MetadataCache, broker_id: int) -> ControllerChannel:
+        return ControllerChannel(
+            self._control_network,
+            cache,
+            self._process.config.control_listener,
+            broker_id,
+            self.control_credentials,
+        )
 
     def _config_changes(self, broker_id: int) -> ConfigChanges:
         return ConfigChanges(
@@ -211,15 +226,30 @@ class NodeParts:
             mutation_quotas=self.mutation_quotas,
             listener_roles=listener_roles(config),
             topic_notes=self.topic_notes,
+            rename_fences=RenameFences(store, self.groups, self.transactions.coordinator),
+            resize_fences=ResizeFences(
+                store,
+                self.replica_manager.partitions,
+                self.groups,
+                self.transactions.coordinator,
+            ),
             partition_tally=PartitionTally(runtime.clock),
             connection_count=self._process.connection_count,
             handled_requests=self._process.handled_requests,
-            authorizer=make_authorizer(config, runtime, store),
+            authorizer=self._authorizer(config, runtime, store),
             delegation_tokens=self.delegation_tokens,
             client_quotas=self.client_quotas,
             request_metrics=None if self.metrics is None else self.metrics.requests,
             tls=self._process.tls,
         )
+
+    def _authorizer(
+        self, config: BrokerConfig, runtime: Runtime, store: MetadataStore
+    ) -> AclAuthorizer | None:
+        authorizer = make_authorizer(config, runtime, store)
+        if authorizer is not None:
+            authorizer.shadowed_topic = self.replica_manager.metadata_cache.shadowed_topic
+        return authorizer
 
     def _network_of(self, listener: str) -> Network:
         network, tls = self._process.runtime.network, self._process.tls
@@ -268,6 +298,8 @@ class NodeParts:
         self.log_manager.reconfigure(new)
         self.replica_manager.throttles.reconfigure(new)
         self._take_log_defaults(new)
+        retention_ms = new.integer("ottla.delete.retention.ms")
+        self._controller_config.delete_retention_ms = retention_ms
         unclean = new.boolean(_UNCLEAN_ELECTION)
         self._controller_config.unclean_leader_election_enable = unclean
         if unclean and not old.boolean(_UNCLEAN_ELECTION):

@@ -46,6 +46,7 @@ async def with_dynamic_config(
 def controller_config(config: BrokerConfig) -> ControllerConfig:
     return ControllerConfig(
         delete_topic_enable=config.boolean("delete.topic.enable"),
+        delete_retention_ms=config.integer("ottla.delete.retention.ms"),
         unclean_leader_election_enable=config.boolean("unclean.leader.election.enable"),
         auto_leader_rebalance_enable=config.boolean("auto.leader.rebalance.enable"),
         leader_imbalance_per_broker_percentage=config.integer(

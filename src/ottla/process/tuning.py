@@ -22,6 +22,9 @@ def collect_rarely() -> None:
 
 
 def schedule_as_told(config: BrokerConfig) -> None:
+    """For a broker that has started. A start is a row of short steps, many of which wait for
+    another process; there, giving way at each of them has nothing to gather and only takes time.
+    """
     if config.boolean("ottla.scheduling.batch.enable"):
         let_others_finish()
 
@@ -34,8 +37,9 @@ def let_others_finish() -> None:
     with one read and one write, instead of taking the core from its own client for each of them.
     Its share of the processor stays the same.
 
-    For the calling thread and those that it starts. A policy that somebody else chose for the
-    process is kept; one that the system refuses is only an opportunity lost.
+    For the calling thread, the one of the event loop, and those that it starts later. A policy
+    that somebody else chose for the process is kept; one that the system refuses is only an
+    opportunity lost.
     """
     if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
         with contextlib.suppress(OSError):

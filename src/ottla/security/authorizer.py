@@ -37,6 +37,7 @@ from ottla.metadata.store import (
 )
 from ottla.metadata.znodes import MAX_ZNODE_BYTES
 from ottla.security.acls import NO_ENTRIES, AclFilter, AclTable
+from ottla.topics.names import SHADOW_PREFIX
 
 if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
@@ -112,6 +113,8 @@ class AclAuthorizer:
         self._versions: dict[ResourcePattern, int] = {}
         self._kept: dict[_Decision, bool] = {}
         self._changing = asyncio.Lock()
+        # The name of the topic that a resize copies into this one; None where there is none.
+        self.shadowed_topic: Callable[[str], str | None] = lambda name: None
         self._notes = [
             ChangeNotes(
                 store,
@@ -204,6 +207,12 @@ class AclAuthorizer:
         log_allowed: bool = True,
     ) -> bool:
         """Whether the principal may do this; the audit log hears of it."""
+        if resource_type is ResourceType.TOPIC and name.startswith(SHADOW_PREFIX):
+            # It has the records of another topic: whoever may use that one may use it.
+            shadowed = self.shadowed_topic(name)
+            if shadowed is None:
+                return principal in self._settings.super_users
+            name = shadowed
         key = principal, host, operation, resource_type, name
         allowed = self._kept.get(key)
         if allowed is None:

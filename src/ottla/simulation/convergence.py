@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.metadata.ended import EndedTopic, EndedTopicZnode
+from ottla.metadata.renames import RenameZnode
 from ottla.metadata.znodes import (
     BrokerIdsZnode,
     ConfigZnode,
@@ -19,6 +21,7 @@ from ottla.metadata.znodes import (
     TopicsZnode,
     TopicZnode,
 )
+from ottla.storage.manager.folder_names import TRASH_FOLDER
 from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
@@ -55,6 +58,8 @@ def problems(cluster: SimCluster, expected: Expectations) -> list[str]:
         found += _replicas(node, topics, states, expected.lost)
         found += _folders(cluster, node, topics, expected.lost)
         found += _configs(node, tree, topics)
+    found += _trash(cluster, tree, topics, expected)
+    found += _written(cluster, states, expected)
     found += expected.compare(
         topics,
         {name: _config(tree, name) for name in topics},
@@ -93,6 +98,12 @@ def _leftovers(tree: Tree, topics: dict[str, TopicAssignment]) -> Iterator[str]:
     for name in _children(tree, ConfigZnode.path(ConfigZnode.TOPICS)):
         if name not in topics:
             yield f"config of {name} is left"
+    renames = _children(tree, RenameZnode.parent())
+    if renames:
+        yield f"still being renamed: {renames}"
+    ids = [topic.topic_id for topic in topics.values() if topic.topic_id is not None]
+    if len(set(ids)) < len(ids):
+        yield f"two names have one topic id: {sorted(topics)}"
     for name, topic in topics.items():
         numbers = {int(number) for number in _children(tree, TopicZnode.path(name) + "/partitions")}
         if not numbers <= topic.partitions.keys():
@@ -194,11 +205,55 @@ def _folders(
     }
     if lost:
         spared.update(path.name for path in node.parts.log_manager.strays.folders)
+    spared.add(TRASH_FOLDER)
     folders = [name for name in folders if name in wanted or name not in spared]
     if folders != wanted:
         extra = [name for name in folders if name not in wanted]
         missing = [name for name in wanted if name not in folders]
         yield f"broker {broker_id}: folders too many {extra}, missing {missing}"
+
+
+def _trash(
+    cluster: SimCluster, tree: Tree, topics: dict[str, TopicAssignment], expected: Expectations
+) -> Iterator[str]:
+    """What brokers keep is in the trash, nothing is both there and in use, and clients find there
+    what they deleted. (That its logs are whole shows when it is back: `_written`.)"""
+    kept: dict[TopicId, EndedTopic] = {}
+    for name in _children(tree, EndedTopicZnode.parent()):
+        topic_id = EndedTopicZnode.topic_id(name)
+        entry = EndedTopicZnode.decode(tree.nodes[f"{EndedTopicZnode.parent()}/{name}"].data)
+        if topic_id is not None and entry is not None and entry.kept is not None:
+            kept[topic_id] = entry
+    for name, topic in topics.items():
+        if topic.topic_id in kept:
+            yield f"{name} is there and in the trash"
+    for node in cluster.nodes.values():
+        orphans = node.parts.log_manager.trash.topic_ids() - kept.keys()
+        if orphans:
+            yield f"broker {node.broker_id} keeps logs of {sorted(orphans)}, which nobody does"
+    for name, known in expected.topics.items():
+        count = sum(entry.topic == name for entry in kept.values())
+        if known.certain and count != len(known.kept):
+            yield f"{name} is {count} times in the trash, not {len(known.kept)} times"
+
+
+def _written(
+    cluster: SimCluster,
+    states: dict[TopicPartition, LeaderAndIsr | None],
+    expected: Expectations,
+) -> Iterator[str]:
+    """Every record that was acknowledged, also from before a deletion that was taken back."""
+    for name, topic in expected.topics.items():
+        if not topic.certain or topic.partitions is None:
+            continue
+        for number, count in topic.acknowledged.items():
+            tp = TopicPartition(name, number)
+            state = states.get(tp)
+            node = None if state is None else cluster.nodes.get(state.leader)
+            log = None if node is None else node.parts.log_manager.get(tp)
+            if log is None or log.end_offset < count:
+                end = None if log is None else log.end_offset
+                yield f"{tp} ends at {end}, and {count} records were acknowledged"
 
 
 def _configs(node: Node, tree: Tree, topics: dict[str, TopicAssignment]) -> Iterator[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.process.node import Node
     from ottla.runtime import Runtime
     from ottla.simulation.cluster import SimCluster
+    from ottla.simulation.ledger import Ledger
     from ottla.simulation.loop import Process
     from ottla.simulation.scenario import DataPlan
     from ottla.simulation.workload import Expectations
@@ -36,7 +37,9 @@ class Data:
     its power without a record being lost.
     """
 
-    def __init__(self, cluster: SimCluster, plan: DataPlan, seed: str) -> None:
+    def __init__(
+        self, cluster: SimCluster, plan: DataPlan, seed: str, *, ledger: Ledger | None = None
+    ) -> None:
         self.cluster = cluster
         self.stage = Stage(
             plan,
@@ -45,6 +48,7 @@ class Data:
             broker_ids=cluster.broker_ids,
             trace=cluster.trace,
             violated=cluster.history.violated,
+            ledger=ledger,
         )
         self._readers: dict[str, Reader] = {}
         self._writers: list[asyncio.Task[None]] = []
@@ -85,20 +89,20 @@ class Data:
 
     def _begin(self, name: str, process: Process, runtime: Runtime) -> None:
         kind, _, _ = name.rpartition("-")
-        work: Coroutine[Any, Any, None]
-        if kind == "producer":
-            work = Producer(self.stage, name, runtime).run()
-        elif kind == "pipeline":
-            work = PipelinedProducer(self.stage, name, runtime).run()
-        elif kind == "reader":
-            reader = self._readers[name] = Reader(self.stage, name, runtime)
-            work = reader.run()
-        elif kind == "mover":
-            work = Mover(self.stage, name, runtime).run()
-        else:
-            work = Member(self.stage, name, kind, runtime).run()
         tasks = self._writers if kind in _WRITERS else self._others
-        tasks.append(self.cluster.run_on(process, work))
+        tasks.append(self.cluster.run_on(process, self._work(name, kind, runtime)))
+
+    def _work(self, name: str, kind: str, runtime: Runtime) -> Coroutine[Any, Any, None]:
+        if kind == "producer":
+            return Producer(self.stage, name, runtime).run()
+        if kind == "pipeline":
+            return PipelinedProducer(self.stage, name, runtime).run()
+        if kind == "reader":
+            reader = self._readers[name] = Reader(self.stage, name, runtime)
+            return reader.run()
+        if kind == "mover":
+            return Mover(self.stage, name, runtime).run()
+        return Member(self.stage, name, kind, runtime).run()
 
     def end(self) -> None:
         """Producers finish what they have begun; the others read to the end."""
@@ -127,7 +131,7 @@ class Data:
     def _take_in(self, broker_id: int, starts: int, tp: TopicPartition, log: Log) -> None:
         key = (broker_id, starts, tp)
         position = min(self._looked_at.get(key, 0), log.end_offset)
-        for start, data in _committed(log, position):
+        for start, data in committed_batches(log, position):
             self.stage.ledger.in_log(f"broker-{broker_id}", tp, start, data)
         self._looked_at[key] = max(position, log.high_watermark)
 
@@ -205,7 +209,7 @@ class Data:
                     yield f"{tp} ends at {end}, but (high watermark, end) are {bounds}"
                 # Replicas have been compared already: one of them is enough.
                 logs[tp] = [
-                    data for log in [*hosted.values()][:1] for _, data in _committed(log, 0)
+                    data for log in [*hosted.values()][:1] for _, data in committed_batches(log, 0)
                 ]
         yield from self.stage.ledger.problems(logs)
         for tp in self.stage.partitions:
@@ -228,7 +232,7 @@ def _log(node: Node, tp: TopicPartition) -> Log | None:
     return None if partition is None else partition.log
 
 
-def _committed(log: Log, position: int) -> Iterator[tuple[int, memoryview]]:
+def committed_batches(log: Log, position: int) -> Iterator[tuple[int, memoryview]]:
     """The batches from `position` on, below the high watermark, and where they should begin."""
     end = log.high_watermark
     while position < end:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.admin.client import Admin
@@ -32,9 +32,14 @@ class CheckedReader(RecordReader):
     """Notes every record it is given, and under which high watermark."""
 
     def __init__(
-        self, stage: Stage, name: str, cluster: Cluster, positions: dict[TopicPartition, int]
+        self,
+        stage: Stage,
+        name: str,
+        cluster: Cluster,
+        positions: dict[TopicPartition, int],
+        least_epochs: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        super().__init__(cluster, positions, timeout_ms=_TIMEOUT_MS)
+        super().__init__(cluster, positions, timeout_ms=_TIMEOUT_MS, least_epochs=least_epochs)
         self._ledger = stage.ledger
         self._name = name
 

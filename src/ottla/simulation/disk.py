@@ -166,6 +166,18 @@ class SimFile:
     def size(self) -> int:
         return len(self._file.data)
 
+    def send_at(self, socket_fd: int, size: int, position: int) -> int:
+        raise OSError(errno.EOPNOTSUPP, "there are no sockets")
+
+    def is_cached(self, position: int) -> bool:
+        return True
+
+    def prefetch(self, position: int, size: int) -> None:
+        """Everything is there."""
+
+    def uncache(self, position: int, size: int) -> None:
+        """Everything is in memory, and stays."""
+
     def sync(self) -> None:
         self._disk.host().syncs += 1
         self._file.undo.clear()

@@ -48,6 +48,8 @@ _MOVED = frozenset(
 
 
 class Member:
+    """`run` goes on for ever: it joins, reads and commits, and joins again where it has to."""
+
     def __init__(self, stage: Stage, name: str, group: str, runtime: Runtime) -> None:
         self._stage = stage
         self._name = name
@@ -57,14 +59,15 @@ class Member:
         self._coordinator: int | None = None
         self._member_id = ""
         self._generation = -1
+        # Of the leaders of what was committed (KIP-320).
+        self._epochs: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
         while True:
             try:
-                least = {
-                    tp: self._stage.ledger.committed_offset(self._group, tp)
-                    for tp in self._stage.partitions
-                }
+                ledger = self._stage.ledger
+                known = self._known_partitions()
+                least = {tp: ledger.committed_offset(self._group, tp) for tp in known}
                 assigned = await self._join()
                 await self._consume(assigned, least)
             except KafkaError as error:
@@ -97,7 +100,8 @@ class Member:
             self._member_id = answer.member_id
         _check(answer.error_code)
         self._member_id, self._generation = answer.member_id, answer.generation_id
-        shares = _shares(self._stage.partitions, [member.member_id for member in answer.members])
+        members = [member.member_id for member in answer.members]
+        shares = _shares(await self._numbers() if members else [], members)
         sync_class = m.SyncGroupRequest
         answer = await self._ask(
             sync_class(
@@ -115,7 +119,21 @@ class Member:
         _check(answer.error_code)
         numbers = [int(number) for number in bytes(answer.assignment).split()]
         self._stage.note(self._name, f"generation {self._generation}: {numbers}")
-        return [self._stage.partitions[number] for number in numbers]
+        return [self._partition(number) for number in numbers]
+
+    def _known_partitions(self) -> list[TopicPartition]:
+        return self._stage.partitions
+
+    async def _numbers(self) -> list[int]:
+        """What there is to share, asked of whoever leads the group."""
+        return list(range(len(self._stage.partitions)))
+
+    def _partition(self, number: int) -> TopicPartition:
+        return self._stage.partitions[number]
+
+    async def _is_outdated(self) -> bool:
+        """Whether there is something else to share by now."""
+        return False
 
     # working
 
@@ -125,8 +143,10 @@ class Member:
         ledger, group = self._stage.ledger, self._group
         committed = await self._committed(assigned) if assigned else {}
         for tp, offset in committed.items():
-            ledger.resumed(self._name, group, tp, offset, least[tp])
-        reader = CheckedReader(self._stage, self._name, self._cluster, committed)
+            ledger.resumed(self._name, group, tp, offset, least.get(tp, 0))
+        reader = CheckedReader(
+            self._stage, self._name, self._cluster, committed, least_epochs=self._epochs
+        )
         while True:
             if self._random.random() < self._stage.plan.stalls:
                 await asyncio.sleep(self._random.uniform(*_STALL_S))
@@ -148,6 +168,8 @@ class Member:
                 group_id=group, generation_id=self._generation, member_id=self._member_id
             )
             _check((await self._ask(request)).error_code)
+            if await self._is_outdated():
+                return
 
     async def _committed(self, assigned: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Asked of the coordinator that has just synced, and of no other: one that does not know
@@ -171,11 +193,13 @@ class Member:
         )
         _check(answer.error_code)
         found = {}
+        self._epochs.clear()
         for topic in answer.topics:
             for partition in topic.partitions:
                 _check(partition.error_code)
                 tp = TopicPartition(topic.name, partition.partition_index)
                 found[tp] = max(0, partition.committed_offset)
+                self._epochs[tp] = partition.committed_leader_epoch
         return found
 
     async def _commit(self, offsets: dict[TopicPartition, int]) -> None:
@@ -271,12 +295,12 @@ class Member:
         return int(answer.node_id)
 
 
-def _shares(partitions: list[TopicPartition], members: list[str]) -> dict[str, bytes]:
-    """Who gets which partitions, as their numbers in `partitions`."""
-    numbers: dict[str, list[str]] = {member: [] for member in members}
-    for number in range(len(partitions) if members else 0):
-        numbers[members[number % len(members)]].append(str(number))
-    return {member: " ".join(share).encode() for member, share in numbers.items()}
+def _shares(numbers: list[int], members: list[str]) -> dict[str, bytes]:
+    """Who gets which partitions, by their numbers."""
+    shares: dict[str, list[str]] = {member: [] for member in members}
+    for place, number in enumerate(numbers):
+        shares[members[place % len(members)]].append(str(number))
+    return {member: " ".join(share).encode() for member, share in shares.items()}
 
 
 def _first_error(answer: Any) -> ErrorCode:

@@ -17,15 +17,14 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.metadata.store import Stat
 from ottla.metadata.znodes import (
     ControllerEpochZnode,
     LeaderAndIsr,
     TopicPartitionStateZnode,
     TopicZnode,
 )
-from ottla.simulation.removed_logs import RemovedLogs
-from ottla.types import TopicPartition
+from ottla.simulation.removed_logs import NO_STAT, RemovedLogs
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.zk.server.tree import CreateTxn, DeleteTxn, SetDataTxn, Tree, Txn
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 _STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
-_NO_STAT = Stat(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 # Enough to see what went wrong; a broken rule is often broken again at once.
 MAX_VIOLATIONS = 20
 
@@ -110,7 +108,7 @@ class History:
                 before = self._leaving_before.get(found[1], {})
                 self._topics[found[1]] = _Topic(node.czxid, replicas, before)
             elif found := _STATE.fullmatch(path):
-                state = TopicPartitionStateZnode.decode(node.data, _NO_STAT)
+                state = TopicPartitionStateZnode.decode(node.data, NO_STAT)
                 if state is not None:
                     self._states[TopicPartition(found[1], int(found[2]))] = state
             elif path == ControllerEpochZnode.path():
@@ -130,7 +128,7 @@ class History:
             self._take_state(zxid, TopicPartition(found[1], int(found[2])), data)
 
     def _take_state(self, zxid: int, tp: TopicPartition, data: bytes | None) -> None:
-        state = TopicPartitionStateZnode.decode(data, _NO_STAT)
+        state = TopicPartitionStateZnode.decode(data, NO_STAT)
         topic = self._topics.get(tp.topic)
         if state is None or topic is None:
             self.violated(f"zxid {zxid}: {tp} gets {data!r}, topic {topic}")
@@ -141,7 +139,9 @@ class History:
         if state.leader >= 0 and state.leader not in state.isr:
             self.violated(f"{text}: the leader is not in the ISR")
         assigned = topic.replicas.get(tp.partition, frozenset())
-        outside = set(state.isr) - assigned
+        # A topic that comes back gets its states first, and leaders after its partitions (ADR 50).
+        is_coming = not topic.replicas and state.leader < 0
+        outside = set() if is_coming else set(state.isr) - assigned
         if not outside:
             topic.leaving.pop(tp.partition, None)
         elif not outside <= topic.leaving.get(tp.partition, frozenset()):
@@ -174,7 +174,10 @@ class History:
                 self._claim(("controller of epoch", controller.epoch), node.broker_id)
             for partition in node.parts.replica_manager.partitions:
                 if partition.is_leader and partition.log is not None:
-                    key = (partition.log.topic_id, partition.tp, partition.leader_epoch)
+                    # By the id: the topic may have had another name.
+                    topic_id, tp = partition.log.topic_id, partition.tp
+                    place = tp if topic_id == ZERO_TOPIC_ID else tp.partition
+                    key = (topic_id, place, partition.leader_epoch)
                     self._claim(("leader of", *key), node.broker_id)
 
     def _claim(self, what: tuple[object, ...], broker_id: int) -> None:

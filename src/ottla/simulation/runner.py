@@ -16,6 +16,7 @@ from ottla.simulation.data import Data
 from ottla.simulation.faults import Faults
 from ottla.simulation.history import History
 from ottla.simulation.loop import SimulationLoop, SimulationStuck, current_process, run
+from ottla.simulation.resizing.data import ResizeData
 from ottla.simulation.scenario import Scenario
 from ottla.simulation.trace import Trace
 from ottla.simulation.workload import Client, Expectations
@@ -87,7 +88,8 @@ class _Run:
             config=scenario.config,
             snapshot_after_bytes=scenario.snapshot_after_bytes,
         )
-        self.data = Data(self.cluster, scenario.data, self._seed)
+        make = ResizeData if scenario.data.resizers else Data
+        self.data = make(self.cluster, scenario.data, self._seed)
         self.converged_s = 0.0
         self.loop.set_exception_handler(self._unhandled)
 

@@ -12,7 +12,16 @@ from ottla.zk.server.journal import SNAPSHOT_AFTER_BYTES
 
 # What a workload does unless its weights say otherwise.
 LIFECYCLE = ("create", "expand", "alter", "delete", "recreate", "plant", "uproot")
-OPERATIONS = (*LIFECYCLE, "reassign", "elect", "lose")
+OPERATIONS = (
+    *LIFECYCLE,
+    "reassign",
+    "elect",
+    "lose",
+    "rename",
+    "write",
+    "undelete",
+    "purge",
+)
 FAULTS = (
     "crash",
     "crash_controller",
@@ -62,6 +71,11 @@ class DataPlan:
     # Who moves partitions, and the time between two moves.
     movers: int = 0
     moves_ms: tuple[float, float] = (500.0, 5_000.0)
+    # Who give topics other numbers of partitions, up to `max_partitions`: resizer n has topic n. At
+    # each step of a resize one dies with the probability `deaths`, and another takes its place.
+    resizers: int = 0
+    max_partitions: int = 5
+    deaths: float = 0.06
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,13 @@ class Stage:
         broker_ids: Sequence[int],
         trace: Trace,
         violated: Callable[[str], None],
+        ledger: Ledger | None = None,
     ) -> None:
         self.plan = plan
         self.bootstrap = bootstrap
         self.broker_ids = broker_ids
         self.violated = violated
-        self.ledger = Ledger(violated)
+        self.ledger = ledger or Ledger(violated)
         self.topics = [f"data-{number}" for number in range(plan.topics if plan.producers else 0)]
         self.partitions = [
             TopicPartition(name, number)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ottla.client.admin.client import Admin
 from ottla.client.admin.types import ElectionType, NewPartitions, NewTopic
 from ottla.client.cluster import Cluster
-from ottla.errors import ErrorCode, KafkaError
+from ottla.client.produce import TopicProducer
+from ottla.errors import ErrorCode, InvariantViolated, KafkaError
 from ottla.metadata.store import Delete, NodeExistsError, NoNodeError, StoreError
 from ottla.metadata.znodes import (
     ConfigZnode,
@@ -27,6 +28,7 @@ from ottla.metadata.znodes import (
 )
 from ottla.types import TopicId, TopicPartition
 from ottla.wire import messages as m
+from ottla.wire.records import Record
 from ottla.zk.client.store import ZooKeeperClient
 
 if TYPE_CHECKING:
@@ -45,6 +47,19 @@ _REFUSALS = frozenset(
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+    }
+)
+# The same for a rename: not NOT_CONTROLLER, which a controller that goes says of one it had begun.
+_RENAME_REFUSALS = frozenset(
+    {
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNSUPPORTED_VERSION,
     }
 )
 _TOPIC_RESOURCE = 2
@@ -62,20 +77,41 @@ class Unanswered(Exception):
 
 
 @dataclass(slots=True)
+class Life:
+    """A topic in the trash, as it was at its deletion."""
+
+    partitions: int
+    configs: dict[str, str]
+    acknowledged: dict[int, int]
+
+
+@dataclass(slots=True)
 class Topic:
     """What a client knows of one of its topics; `partitions` None where it does not exist."""
 
     partitions: int | None = None
     configs: dict[str, str] = field(default_factory=dict)
+    # How many records each partition has at least.
+    acknowledged: dict[int, int] = field(default_factory=dict)
+    # Earlier ones of that name in the trash, the last one last.
+    kept: list[Life] = field(default_factory=list)
     # Partitions that were moved, and where to.
     moved: dict[int, tuple[int, ...]] = field(default_factory=dict)
     certain: bool = True
 
     def begin(self, partitions: int, configs: dict[str, str]) -> None:
         self.partitions, self.configs, self.moved = partitions, configs, {}
+        self.acknowledged = {}
 
-    def end(self) -> None:
-        self.partitions, self.configs, self.moved = None, {}, {}
+    def end(self, *, is_kept: bool = False) -> None:
+        if is_kept and self.partitions is not None:
+            self.kept.append(Life(self.partitions, self.configs, self.acknowledged))
+        self.partitions, self.configs, self.moved, self.acknowledged = None, {}, {}, {}
+
+    def come_back(self) -> None:
+        life = self.kept.pop()
+        self.begin(life.partitions, life.configs)
+        self.acknowledged = life.acknowledged
 
 
 class Expectations:
@@ -85,11 +121,14 @@ class Expectations:
         self.topics: dict[str, Topic] = {}
         # Topics whose znodes were taken away, or may have been: their logs stay.
         self.lost: set[TopicId] = set()
+        # Answers that no cluster may give.
+        self.wrong: list[str] = []
 
     def compare(
         self, found: dict[str, TopicAssignment], configs: dict[str, dict[str, str]]
     ) -> Iterator[str]:
         """What in the store differs from what the clients were told."""
+        yield from self.wrong
         for name, topic in self.topics.items():
             if not topic.certain:
                 continue
@@ -145,6 +184,9 @@ class Client:
         view = _OneTry(runtime, cluster.bootstrap, client_id=name)
         self._admin = Admin(view, timeout_ms=_REQUEST_TIMEOUT_MS)
         self._store: ZooKeeperClient | None = None
+        # Topics that are deleted can be brought back.
+        self._is_trash_used = "undelete" in plan.weights
+        self._writes = Cluster(runtime, cluster.bootstrap, client_id=f"{name}-writes")
 
     async def run(self) -> None:
         for _ in range(self._plan.operations):
@@ -152,6 +194,7 @@ class Client:
             await asyncio.sleep(pause_ms / 1000)
             await self._one()
         await self._admin.close()
+        await self._writes.close()
         if self._store is not None:
             await self._store.close()
 
@@ -171,10 +214,18 @@ class Client:
             topic.certain = False
         self._cluster.trace.add("client", f"{self._name} {kind} {name}: {outcome}")
 
+    def _names(self) -> list[str]:
+        """With those that own topics were renamed to."""
+        names = [f"{self._name}-{number}" for number in range(self._plan.topics)]
+        return [
+            *names,
+            *(f"{name}-anew" for name in names if f"{name}-anew" in self._expected.topics),
+        ]
+
     def _pick(self, kind: str) -> tuple[str, Topic]:
         """An own topic for the operation; one that should succeed, if there is one."""
-        names = [f"{self._name}-{number}" for number in range(self._plan.topics)]
-        wants_absent = kind in ("create", "plant")
+        names = self._names()
+        wants_absent = kind in ("create", "plant", "undelete")
         for name in names:
             self._expected.topics.setdefault(name, Topic())
         fitting = [
@@ -210,8 +261,46 @@ class Client:
         result = (await self._admin.delete_topics([name]))[name]
         if result is not None:
             raise result
-        topic.end()
+        topic.end(is_kept=self._is_trash_used)
         return "deleted"
+
+    async def _do_write(self, name: str, topic: Topic) -> str:
+        """One record, acknowledged by all that are in sync; it may be there though it failed."""
+        if topic.partitions is None or not topic.certain:
+            return "nothing to write to"
+        number = self._random.randrange(topic.partitions)
+        producer = TopicProducer(
+            self._writes, name, rng=self._random, timeout_ms=_REQUEST_TIMEOUT_MS
+        )
+        try:
+            await producer.start()
+            record = Record(None, b"r", self._runtime.clock.now_ms())
+            await producer.send(record, number)
+            await producer.flush()
+        except KafkaError as error:
+            return error.code.name
+        topic.acknowledged[number] = topic.acknowledged.get(number, 0) + 1
+        return f"{number}: {topic.acknowledged[number]} records"
+
+    async def _do_undelete(self, name: str, topic: Topic) -> str:
+        is_there = topic.certain and bool(topic.kept) and topic.partitions is None
+        try:
+            await self._admin.undelete_topic(name)
+        except KafkaError as error:
+            if is_there and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._expected.wrong.append(f"{name} is not in the trash any more")
+            raise
+        if topic.certain and not topic.kept:
+            self._expected.wrong.append(f"{name} came back, and was not in the trash")
+        if topic.kept:
+            topic.come_back()
+        return "back"
+
+    async def _do_purge(self, name: str, topic: Topic) -> str:
+        await self._admin.purge_topic(name)
+        if topic.kept:
+            topic.kept.pop()
+        return "purged"
 
     async def _do_recreate(self, name: str, topic: Topic) -> str:
         await self._do_delete(name, topic)
@@ -267,6 +356,31 @@ class Client:
             raise refused
         return ", ".join(f"{tp.partition}: {target}" for tp, target in targets.items())
 
+    async def _do_rename(self, name: str, topic: Topic) -> str:
+        """To another of this client's names, or to one that nobody had yet."""
+        free = [
+            other
+            for other in self._names()
+            if other != name and self._expected.topics[other].partitions is None
+        ]
+        fresh = f"{name}-anew"
+        new_name = self._random.choice([*free, fresh])
+        target = self._expected.topics.setdefault(new_name, Topic())
+        try:
+            renamed = await self._admin.rename_topic(name, new_name)
+        except (KafkaError, Unanswered) as error:
+            # A controller that says that it is none may have been one when it began.
+            is_refusal = isinstance(error, KafkaError) and error.code in _RENAME_REFUSALS
+            target.certain = target.certain and is_refusal
+            topic.certain = topic.certain and is_refusal
+            return repr(error)
+        if renamed is None:
+            raise InvariantViolated("the cluster does not know of renames")
+        target.begin(topic.partitions or 0, topic.configs)
+        target.moved, target.certain = dict(topic.moved), topic.certain and target.certain
+        topic.end()
+        return f"{new_name}"
+
     async def _do_elect(self, name: str, topic: Topic) -> str:
         """Preferred leaders, of one topic or of all; changes nothing that a client counts on."""
         numbers = range(topic.partitions or 1)
@@ -308,7 +422,7 @@ class Client:
                 if await store.exists(TopicZnode.path(name)) is not None:
                     # As in Kafka, a controller that has not heard of the topic takes the mark away.
                     return "ignored"
-                topic.end()
+                topic.end(is_kept=self._is_trash_used)
                 return "gone"
         raise Unanswered("the deletion goes on")
 

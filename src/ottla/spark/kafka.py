@@ -155,10 +155,17 @@ class KafkaClient:
         return self.list_offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(
-        self, partitions: Iterable[TopicPartition], *, read_committed: bool
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        read_committed: bool,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, int]:
         """The ends of what may be read: the last stable offsets with `read_committed`."""
-        return self.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
+        ends = dict.fromkeys(partitions, LATEST)
+        return self.run(
+            self.find_offsets(ends, read_committed=read_committed, timeout_ms=timeout_ms)
+        )
 
     def list_offsets(
         self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
@@ -168,14 +175,18 @@ class KafkaClient:
         return self.run(self.find_offsets(times, read_committed=read_committed))
 
     async def find_offsets(
-        self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
+        self,
+        times: Mapping[TopicPartition, int],
+        *,
+        read_committed: bool = False,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, int]:
         answers = await find_offsets(
             self.cluster,
             times,
             read_committed=read_committed,
             passing=_PASSING,
-            timeout_ms=self.connect.timeout_ms,
+            timeout_ms=timeout_ms or self.connect.timeout_ms,
             on_request=self._count,
         )
         found: dict[TopicPartition, int] = {}

@@ -168,6 +168,8 @@ class SourceOptions:
     max_trigger_delay_ms: int = _DEFAULT_TRIGGER_DELAY_MS
     include_headers: bool = False
     restart_recreated: bool = False
+    # The group that the stream's position is kept in, to go on by in another topic of the name.
+    kept_group: str | None = None
     read_committed: bool = False
     fetch_bytes: int = DEFAULT_FETCH_BYTES
     check_crcs: bool = True
@@ -310,9 +312,7 @@ class _Options:
 def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Raises OptionError; knows nothing about the cluster yet."""
     options = _Options(values, _SOURCE_NAMES, _REFUSED_BY_SOURCE)
-    recreated = (options.text("onTopicRecreated") or "fail").lower()
-    if recreated not in ("fail", "restart"):
-        raise OptionError(f"onTopicRecreated must be fail or restart, not {recreated!r}")
+    recreated, group = _on_recreated(options)
     starting = _bound(options, "starting", LATEST if streaming else EARLIEST)
     ending = _bound(options, "ending", LATEST)
     if not streaming and starting.word == LATEST:
@@ -346,6 +346,7 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         max_trigger_delay_ms=_duration_ms(options, "maxTriggerDelay", _DEFAULT_TRIGGER_DELAY_MS),
         include_headers=options.flag("includeHeaders", False),
         restart_recreated=recreated == "restart",
+        kept_group=group,
         read_committed=bool(
             options.kafka_choice("isolation.level", {"read_uncommitted": 0, "read_committed": 1}, 0)
         ),
@@ -354,6 +355,22 @@ def parse_source_options(values: Mapping[str, str], *, streaming: bool) -> Sourc
         unused=options.unused(() if streaming else _OF_STREAMS),
         push_filters=push_filters,
     )
+
+
+def _on_recreated(options: _Options) -> tuple[str, str | None]:
+    """What is done, and the group that it takes."""
+    word = (options.text("onTopicRecreated") or "fail").lower()
+    if word not in ("fail", "restart", "continue"):
+        raise OptionError(f"onTopicRecreated must be fail, restart or continue, not {word!r}")
+    if word != "continue":
+        return word, None
+    group = (options.kafka("group.id") or "").strip()
+    if not group:
+        raise OptionError(
+            "onTopicRecreated=continue needs kafka.group.id: a group of this query's own, which "
+            "keeps its position"
+        )
+    return word, group
 
 
 def parse_sink_options(values: Mapping[str, str], *, streaming: bool) -> SinkOptions:

@@ -31,12 +31,14 @@ from ottla.process.up_options import HOST, UpOptions, broker_properties
 from ottla.testing.running import Running
 
 if TYPE_CHECKING:
+    from ottla.client.admin.client import Admin
     from ottla.process.node import Node
     from ottla.testing.certificates import Certificates
     from ottla.zk.server.server import ZooKeeperServer
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0  # longer than the supervisor waits for its brokers
+_POLL_S = 0.02
 _PORTS = (11_000, 32_000)
 
 Setting = str | int | float | bool
@@ -142,15 +144,24 @@ class _ClusterBase(Running):
         replication_factor: int = -1,
         configs: Mapping[str, Setting] | None = None,
     ) -> None:
-        """Returns when all partitions have a leader. -1 is `default.replication.factor`."""
+        """Returns when all partitions have a leader and every broker knows of the topic. -1 is
+        `default.replication.factor`."""
         from ottla.pipelines.spec_keys import TopicSpec
         from ottla.pipelines.topics import make_topic, with_admin
 
         settings = tuple((key, property_text(value)) for key, value in (configs or {}).items())
         spec = TopicSpec(name, partitions, replication_factor, settings)
-        with_admin(
-            self.bootstrap_servers, self.client_properties, lambda admin: make_topic(admin, spec)
-        )
+
+        async def make(admin: Admin) -> None:
+            await make_topic(admin, spec)
+            # Whoever asks next may ask any of them.
+            async with asyncio.timeout(START_TIMEOUT_S):
+                left = [node.id for node in (await admin.describe_cluster()).nodes]
+                while left:
+                    left = [one for one in left if not await admin.topics_known_to(one, [name])]
+                    await asyncio.sleep(_POLL_S if left else 0)
+
+        with_admin(self.bootstrap_servers, self.client_properties, make)
 
     def _known(self, broker_id: int) -> int:
         if not 0 <= broker_id < self.options.brokers:

@@ -78,6 +78,12 @@ message.timestamp.difference.max.ms L LMAX >=0
   Allowed distance between the producer's time and the broker's.
 segment.index.bytes I 10485760 >=0
   Size of an index file.
+ottla.delete.retention.ms L 0 >=0
+  How long the topic is kept after its deletion and can be brought back; 0: not at all.
+ottla.delete.protect B false
+  Whether deletion of the topic is refused.
+ottla.key.guard Str "" guard
+  Until when leaders refuse keys of other partitions, PARTITIONER@MILLISECONDS; a resize sets it.
 """
 
 # LogConfig.TopicConfigSynonyms: the broker config that gives a topic config its default.
@@ -98,6 +104,7 @@ SYNONYMS: dict[str, str] = {
     "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
     "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "min.insync.replicas": "min.insync.replicas",
+    "ottla.delete.retention.ms": "ottla.delete.retention.ms",
     "preallocate": "log.preallocate",
     "retention.bytes": "log.retention.bytes",
     "retention.ms": "log.retention.ms",
@@ -107,6 +114,10 @@ SYNONYMS: dict[str, str] = {
     "segment.ms": "log.roll.ms",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
+
+# Ottla's own (ADR 50); Apache Kafka knows neither.
+DELETE_RETENTION = "ottla.delete.retention.ms"
+DELETE_PROTECT = "ottla.delete.protect"
 
 _definitions: dict[str, ConfigDef] | None = None
 
@@ -141,6 +152,9 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
+    ottla_delete_protect: bool = False
+    ottla_delete_retention_ms: int = 0
+    ottla_key_guard: str = ""
     preallocate: bool = False
     retention_bytes: int = -1
     retention_ms: int = 604_800_000
@@ -206,6 +220,18 @@ def validate_topic_config_names(names: Iterable[str]) -> None:
 def sound_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
     """Those that hold. For configs read from a znode, which anyone may have written."""
     return {name: text for name, text in overrides.items() if _is_sound(name, text)}
+
+
+def is_protected(overrides: Mapping[str, str]) -> bool:
+    """Whether deletion is refused, by what stands in the topic's config znode."""
+    text = overrides.get(DELETE_PROTECT, "")
+    return isinstance(text, str) and text.strip().lower() == "true"
+
+
+def delete_retention_ms(overrides: Mapping[str, str], default_ms: int) -> int:
+    """How long the topic is kept after its deletion, by what stands in its config znode."""
+    text = sound_overrides(overrides).get(DELETE_RETENTION)
+    return default_ms if text is None else int(text)
 
 
 def _values(

@@ -6,11 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicId, format_topic_id, parse_topic_id
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 MAX_NAME_LENGTH = 249
+# Topics that Ottla keeps for itself, such as the lifecycle topic.
+OWN_PREFIX = "__ottla_"
+# Those that a resize fills (ADR 53): the id of the old topic and a number follow.
+SHADOW_PREFIX = f"{OWN_PREFIX}resize."
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -40,6 +45,25 @@ def _invalid(message: str) -> KafkaError:
 
 def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
+
+
+def is_reserved(name: str) -> bool:
+    """Internal, or one of Ottla's own: no other topic may get such a name."""
+    return is_internal(name) or name.startswith(OWN_PREFIX)
+
+
+def shadow_name(topic_id: TopicId, number: int) -> str:
+    """By the id: the topic's own name may be as long as a name can be."""
+    return f"{SHADOW_PREFIX}{format_topic_id(topic_id)}.{number}"
+
+
+def shadowed_id(name: str) -> TopicId | None:
+    """The id of the topic whose records a shadow has; None for a name that only looks like one."""
+    text, dot, number = name.removeprefix(SHADOW_PREFIX).partition(".")
+    try:
+        return parse_topic_id(text) if dot and number.isdigit() else None
+    except ValueError:
+        return None
 
 
 def has_collision_chars(name: str) -> bool:

@@ -12,7 +12,22 @@ from ottla.wire.codec import Message, UnsupportedVersion, build_message_class
 from ottla.wire.schema import load_api_names, load_message
 
 # Ottla's own calls, which Apache Kafka does not know. Keys 20000 to 20099 are theirs (ADR 41).
-OWN_APIS = {20000: "DescribeStrayLogs", 20001: "BrokerView", 20002: "ControllerView"}
+OWN_APIS = {
+    20000: "DescribeStrayLogs",
+    20001: "BrokerView",
+    20002: "ControllerView",
+    20003: "DescribeDeletedTopics",
+    20004: "UndeleteTopics",
+    20005: "PurgeDeletedTopics",
+    20006: "RenameTopics",
+    20007: "CarryOffsets",
+    20008: "BeginResize",
+    20009: "DescribeResize",
+    20010: "FenceResize",
+    20011: "FinishResize",
+    20012: "AbortResize",
+    20013: "ResizeOrder",
+}
 
 
 def __getattr__(name: str) -> type[Message]:

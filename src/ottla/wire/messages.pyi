@@ -13,6 +13,26 @@ def api_names() -> dict[int, str]: ...
 def request_class(api_key: int) -> type[Message]: ...
 def response_class(api_key: int) -> type[Message]: ...
 
+class AbortResizeRequest(Message):
+    topic: str
+    def __init__(
+        self,
+        *,
+        topic: str = ...,
+    ) -> None: ...
+
+class AbortResizeResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+    ) -> None: ...
+
 class AddOffsetsToTxnRequest(Message):
     transactional_id: str
     producer_id: int
@@ -847,6 +867,50 @@ class BeginQuorumEpochResponse(Message):
         node_endpoints: list[BeginQuorumEpochResponse.NodeEndpoint] = ...,
     ) -> None: ...
 
+class BeginResizeRequest(Message):
+    topic: str
+    partitions: int
+    replication_factor: int
+    partitioner: str
+    timeout_ms: int
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        topic: str = ...,
+        partitions: int = ...,
+        replication_factor: int = ...,
+        partitioner: str = ...,
+        timeout_ms: int = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class BeginResizeResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    topic_id: bytes
+    shadow: str
+    shadow_id: bytes
+    old_partitions: int
+    replication_factor: int
+    is_resumed: bool
+    retention_ms: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        topic_id: bytes = ...,
+        shadow: str = ...,
+        shadow_id: bytes = ...,
+        old_partitions: int = ...,
+        replication_factor: int = ...,
+        is_resumed: bool = ...,
+        retention_ms: int = ...,
+    ) -> None: ...
+
 class BrokerHeartbeatRequest(Message):
     broker_id: int
     broker_epoch: int
@@ -1021,6 +1085,74 @@ class BrokerViewResponse(Message):
         first_sequence: int = ...,
         next_since: int = ...,
         notes: list[BrokerViewResponse.TopicNote] = ...,
+    ) -> None: ...
+
+class CarryOffsetsRequest(Message):
+    class CarriedOffset(Struct):
+        partition_index: int
+        offset: int
+        leader_epoch: int
+        metadata: str
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            offset: int = ...,
+            leader_epoch: int = ...,
+            metadata: str = ...,
+        ) -> None: ...
+
+    class GroupOffsets(Struct):
+        group_id: str
+        offsets: list[CarryOffsetsRequest.CarriedOffset]
+        def __init__(
+            self,
+            *,
+            group_id: str = ...,
+            offsets: list[CarryOffsetsRequest.CarriedOffset] = ...,
+        ) -> None: ...
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    topic_id: bytes
+    from_topic: str
+    to_topic: str
+    stage: int
+    partitions: list[int]
+    groups: list[CarryOffsetsRequest.GroupOffsets] | None
+    def __init__(
+        self,
+        *,
+        controller_id: int = ...,
+        controller_epoch: int = ...,
+        broker_epoch: int = ...,
+        topic_id: bytes = ...,
+        from_topic: str = ...,
+        to_topic: str = ...,
+        stage: int = ...,
+        partitions: list[int] = ...,
+        groups: list[CarryOffsetsRequest.GroupOffsets] | None = ...,
+    ) -> None: ...
+
+class CarryOffsetsResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    open_transactions: int
+    partitions: list[int]
+    groups: int
+    offsets: int
+    group_ids: list[str]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        open_transactions: int = ...,
+        partitions: list[int] = ...,
+        groups: int = ...,
+        offsets: int = ...,
+        group_ids: list[str] = ...,
     ) -> None: ...
 
 class ConsumerGroupDescribeRequest(Message):
@@ -2299,6 +2431,72 @@ class DescribeDelegationTokenResponse(Message):
         throttle_time_ms: int = ...,
     ) -> None: ...
 
+class DescribeDeletedTopicsRequest(Message):
+    topics: list[str] | None
+    with_folders: bool
+    def __init__(
+        self,
+        *,
+        topics: list[str] | None = ...,
+        with_folders: bool = ...,
+    ) -> None: ...
+
+class DescribeDeletedTopicsResponse(Message):
+    class DeletedTopic(Struct):
+        name: str
+        topic_id: bytes
+        state: str
+        partitions: int
+        replication_factor: int
+        deleted_ms: int
+        until_ms: int
+        brokers: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: bytes = ...,
+            state: str = ...,
+            partitions: int = ...,
+            replication_factor: int = ...,
+            deleted_ms: int = ...,
+            until_ms: int = ...,
+            brokers: list[int] = ...,
+        ) -> None: ...
+
+    class DeletedFolder(Struct):
+        topic: str
+        topic_id: bytes
+        partition: int
+        state: str
+        size: int
+        path: str
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            topic_id: bytes = ...,
+            partition: int = ...,
+            state: str = ...,
+            size: int = ...,
+            path: str = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    broker_id: int
+    topics: list[DescribeDeletedTopicsResponse.DeletedTopic]
+    folders: list[DescribeDeletedTopicsResponse.DeletedFolder]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        broker_id: int = ...,
+        topics: list[DescribeDeletedTopicsResponse.DeletedTopic] = ...,
+        folders: list[DescribeDeletedTopicsResponse.DeletedFolder] = ...,
+    ) -> None: ...
+
 class DescribeGroupsRequest(Message):
     groups: list[str]
     include_authorized_operations: bool
@@ -2605,6 +2803,54 @@ class DescribeQuorumResponse(Message):
         error_message: str | None = ...,
         topics: list[DescribeQuorumResponse.TopicData] = ...,
         nodes: list[DescribeQuorumResponse.Node] = ...,
+    ) -> None: ...
+
+class DescribeResizeRequest(Message):
+    topic: str | None
+    def __init__(
+        self,
+        *,
+        topic: str | None = ...,
+    ) -> None: ...
+
+class DescribeResizeResponse(Message):
+    class ResizeState(Struct):
+        topic: str
+        topic_id: bytes
+        shadow: str
+        shadow_id: bytes
+        partitions: int
+        replication_factor: int
+        partitioner: str
+        phase: str
+        fence: int
+        begun_ms: int
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            topic_id: bytes = ...,
+            shadow: str = ...,
+            shadow_id: bytes = ...,
+            partitions: int = ...,
+            replication_factor: int = ...,
+            partitioner: str = ...,
+            phase: str = ...,
+            fence: int = ...,
+            begun_ms: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    resizes: list[DescribeResizeResponse.ResizeState]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        resizes: list[DescribeResizeResponse.ResizeState] = ...,
     ) -> None: ...
 
 class DescribeStrayLogsRequest(Message):
@@ -3070,6 +3316,46 @@ class ExpireDelegationTokenResponse(Message):
         throttle_time_ms: int = ...,
     ) -> None: ...
 
+class FenceResizeRequest(Message):
+    topic: str
+    topic_id: bytes
+    fence: int
+    timeout_ms: int
+    def __init__(
+        self,
+        *,
+        topic: str = ...,
+        topic_id: bytes = ...,
+        fence: int = ...,
+        timeout_ms: int = ...,
+    ) -> None: ...
+
+class FenceResizeResponse(Message):
+    class FencedPartition(Struct):
+        partition_index: int
+        end_offset: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            end_offset: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    fence: int
+    ends: list[FenceResizeResponse.FencedPartition]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        fence: int = ...,
+        ends: list[FenceResizeResponse.FencedPartition] = ...,
+    ) -> None: ...
+
 class FetchRequest(Message):
     class ReplicaState(Struct):
         replica_id: int
@@ -3438,6 +3724,64 @@ class FindCoordinatorResponse(Message):
         host: str = ...,
         port: int = ...,
         coordinators: list[FindCoordinatorResponse.Coordinator] = ...,
+    ) -> None: ...
+
+class FinishResizeRequest(Message):
+    class ResizeOffset(Struct):
+        partition_index: int
+        offset: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            offset: int = ...,
+        ) -> None: ...
+
+    class ResizeGroup(Struct):
+        group_id: str
+        offsets: list[FinishResizeRequest.ResizeOffset]
+        def __init__(
+            self,
+            *,
+            group_id: str = ...,
+            offsets: list[FinishResizeRequest.ResizeOffset] = ...,
+        ) -> None: ...
+
+    topic: str
+    topic_id: bytes
+    shadow_id: bytes
+    fence: int
+    groups: list[FinishResizeRequest.ResizeGroup]
+    guard_keys: bool
+    timeout_ms: int
+    def __init__(
+        self,
+        *,
+        topic: str = ...,
+        topic_id: bytes = ...,
+        shadow_id: bytes = ...,
+        fence: int = ...,
+        groups: list[FinishResizeRequest.ResizeGroup] = ...,
+        guard_keys: bool = ...,
+        timeout_ms: int = ...,
+    ) -> None: ...
+
+class FinishResizeResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    topic_id: bytes
+    groups: int
+    members: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        topic_id: bytes = ...,
+        groups: int = ...,
+        members: int = ...,
     ) -> None: ...
 
 class GetTelemetrySubscriptionsRequest(Message):
@@ -4710,6 +5054,48 @@ class ProduceResponse(Message):
         node_endpoints: list[ProduceResponse.NodeEndpoint] = ...,
     ) -> None: ...
 
+class PurgeDeletedTopicsRequest(Message):
+    class PurgeableTopic(Struct):
+        name: str
+        topic_id: bytes
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: bytes = ...,
+        ) -> None: ...
+
+    topics: list[PurgeDeletedTopicsRequest.PurgeableTopic]
+    def __init__(
+        self,
+        *,
+        topics: list[PurgeDeletedTopicsRequest.PurgeableTopic] = ...,
+    ) -> None: ...
+
+class PurgeDeletedTopicsResponse(Message):
+    class PurgedTopic(Struct):
+        name: str
+        topic_id: bytes
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: bytes = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[PurgeDeletedTopicsResponse.PurgedTopic]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[PurgeDeletedTopicsResponse.PurgedTopic] = ...,
+    ) -> None: ...
+
 class PushTelemetryRequest(Message):
     client_instance_id: bytes
     subscription_id: int
@@ -4904,6 +5290,64 @@ class RemoveRaftVoterResponse(Message):
         error_message: str | None = ...,
     ) -> None: ...
 
+class RenameTopicsRequest(Message):
+    class TopicRename(Struct):
+        name: str
+        new_name: str
+        topic_id: bytes
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            new_name: str = ...,
+            topic_id: bytes = ...,
+        ) -> None: ...
+
+    topics: list[RenameTopicsRequest.TopicRename]
+    timeout_ms: int
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        topics: list[RenameTopicsRequest.TopicRename] = ...,
+        timeout_ms: int = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class RenameTopicsResponse(Message):
+    class RenameResult(Struct):
+        name: str
+        new_name: str
+        topic_id: bytes
+        error_code: int
+        error_message: str | None
+        groups: int
+        offsets: int
+        group_ids: list[str]
+        acls: list[str]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            new_name: str = ...,
+            topic_id: bytes = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            groups: int = ...,
+            offsets: int = ...,
+            group_ids: list[str] = ...,
+            acls: list[str] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[RenameTopicsResponse.RenameResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[RenameTopicsResponse.RenameResult] = ...,
+    ) -> None: ...
+
 class RenewDelegationTokenRequest(Message):
     hmac: bytes
     renew_period_ms: int
@@ -4938,6 +5382,84 @@ class RequestHeader(Message):
         request_api_version: int = ...,
         correlation_id: int = ...,
         client_id: str | None = ...,
+    ) -> None: ...
+
+class ResizeOrderRequest(Message):
+    class StagedOffset(Struct):
+        partition_index: int
+        offset: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            offset: int = ...,
+        ) -> None: ...
+
+    class StagedGroup(Struct):
+        group_id: str
+        offsets: list[ResizeOrderRequest.StagedOffset]
+        def __init__(
+            self,
+            *,
+            group_id: str = ...,
+            offsets: list[ResizeOrderRequest.StagedOffset] = ...,
+        ) -> None: ...
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    topic: str
+    topic_id: bytes
+    shadow: str
+    stage: int
+    partitions: list[int]
+    groups: list[ResizeOrderRequest.StagedGroup]
+    partitioner: str
+    partition_count: int
+    def __init__(
+        self,
+        *,
+        controller_id: int = ...,
+        controller_epoch: int = ...,
+        broker_epoch: int = ...,
+        topic: str = ...,
+        topic_id: bytes = ...,
+        shadow: str = ...,
+        stage: int = ...,
+        partitions: list[int] = ...,
+        groups: list[ResizeOrderRequest.StagedGroup] = ...,
+        partitioner: str = ...,
+        partition_count: int = ...,
+    ) -> None: ...
+
+class ResizeOrderResponse(Message):
+    class FencedPartition(Struct):
+        partition_index: int
+        end_offset: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            end_offset: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    busy: int
+    partitions: list[int]
+    groups: int
+    members: int
+    ends: list[ResizeOrderResponse.FencedPartition]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        busy: int = ...,
+        partitions: list[int] = ...,
+        groups: int = ...,
+        members: int = ...,
+        ends: list[ResizeOrderResponse.FencedPartition] = ...,
     ) -> None: ...
 
 class ResponseHeader(Message):
@@ -5630,6 +6152,52 @@ class TxnOffsetCommitResponse(Message):
         *,
         throttle_time_ms: int = ...,
         topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = ...,
+    ) -> None: ...
+
+class UndeleteTopicsRequest(Message):
+    class UndeletableTopic(Struct):
+        name: str
+        topic_id: bytes
+        new_name: str | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: bytes = ...,
+            new_name: str | None = ...,
+        ) -> None: ...
+
+    topics: list[UndeleteTopicsRequest.UndeletableTopic]
+    timeout_ms: int
+    def __init__(
+        self,
+        *,
+        topics: list[UndeleteTopicsRequest.UndeletableTopic] = ...,
+        timeout_ms: int = ...,
+    ) -> None: ...
+
+class UndeleteTopicsResponse(Message):
+    class UndeletedTopic(Struct):
+        name: str
+        topic_id: bytes
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: bytes = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[UndeleteTopicsResponse.UndeletedTopic]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[UndeleteTopicsResponse.UndeletedTopic] = ...,
     ) -> None: ...
 
 class UnregisterBrokerRequest(Message):

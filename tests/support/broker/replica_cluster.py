@@ -149,11 +149,18 @@ class Broker:
         header = RequestHeader(0, version, 1, client_id)
         return RequestContext(self.services, header, "Produce", "PLAINTEXT", "127.0.0.1")  # type: ignore[arg-type]
 
-    def know(self, brokers: Sequence[int], leader: int = 0, topics: Sequence[str] = ("t",)) -> None:
+    def know(
+        self,
+        brokers: Sequence[int],
+        leader: int = 0,
+        topics: Sequence[str] = ("t",),
+        partitions: int = 1,
+    ) -> None:
         """What an UpdateMetadata would tell."""
+        led = [cluster_messages.partition(p, leader, brokers) for p in range(partitions)]
         self.cache.update(
             cluster_messages.update(
-                {name: [cluster_messages.partition(0, leader, brokers)] for name in topics},
+                dict.fromkeys(topics, led),
                 brokers=[cluster_messages.broker(broker_id) for broker_id in brokers],
                 ids=dict.fromkeys(topics, TOPIC_ID),
             )

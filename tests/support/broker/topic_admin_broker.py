@@ -20,10 +20,19 @@ from tests.support.broker.cluster_messages import broker, context, partition, up
 Creatable = m.CreateTopicsRequest.CreatableTopic
 
 
+class FakeRenames:
+    def __init__(self) -> None:
+        self.under_way: set[str] = set()
+
+    def is_under_way(self, topic: str) -> bool:
+        return topic in self.under_way
+
+
 class FakeController:
     def __init__(self) -> None:
         self.is_active = True
         self.queued: set[str] = set()
+        self.renames = FakeRenames()
 
     def is_queued_for_deletion(self, topic: str) -> bool:
         return topic in self.queued

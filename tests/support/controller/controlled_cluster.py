@@ -10,6 +10,7 @@ from typing import Any
 
 from ottla.controller.config import ControllerConfig
 from ottla.controller.controller import Controller
+from ottla.controller.resizing.progress import CARRY
 from ottla.metadata.store import CreateMode, NoNodeError
 from ottla.metadata.znodes import (
     PERSISTENT_PATHS,
@@ -61,6 +62,15 @@ class FakeBroker:
         self.answers.set()
         self.lost_partitions: set[int] = set()
         self.stop_error = 0
+        # What coordinators say of a topic that is to be renamed, and which partitions of
+        # __consumer_offsets they have carried.
+        self.open_transactions = 0
+        self.carried: list[int] = []
+        # Of a topic that is to be resized: where the partitions end that this broker leads.
+        self.ends: dict[int, int] = {}
+        # Members that had to join again after a resize, and whether its coordinators are loading.
+        self.members = 0
+        self.switches_late = False
 
     def of_type(self, kind: Any) -> list[Any]:
         return [request for request in self.requests if isinstance(request, kind)]
@@ -83,6 +93,18 @@ class FakeBroker:
                     for partition in topic.partition_states
                 ]
             )
+        if isinstance(request, m.CarryOffsetsRequest):
+            return m.CarryOffsetsResponse(
+                open_transactions=self.open_transactions, partitions=self.carried
+            )
+        if isinstance(request, m.ResizeOrderRequest):
+            ends = [
+                m.ResizeOrderResponse.FencedPartition(partition_index=partition, end_offset=end)
+                for partition, end in self.ends.items()
+            ]
+            is_late = request.stage == CARRY and self.switches_late
+            partitions = [] if is_late else self.carried
+            return m.ResizeOrderResponse(partitions=partitions, members=self.members, ends=ends)
         return m.UpdateMetadataResponse()
 
     def _leader_and_isr(self, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
@@ -109,7 +131,13 @@ class FakeConnection:
         self._broker = broker
 
     async def send(self, message: Any, version: int, *, timeout_ms: float) -> Any:
-        expected = {m.LeaderAndIsrRequest: 5, m.UpdateMetadataRequest: 7, m.StopReplicaRequest: 3}
+        expected = {
+            m.LeaderAndIsrRequest: 5,
+            m.UpdateMetadataRequest: 7,
+            m.StopReplicaRequest: 3,
+            m.CarryOffsetsRequest: 0,
+            m.ResizeOrderRequest: 0,
+        }
         assert version == expected[type(message)]
         decoded, _ = type(message).decode(message.encode(version), version)
         return await self._broker.answer(decoded)

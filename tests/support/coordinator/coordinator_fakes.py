@@ -15,7 +15,7 @@ from ottla.coordinator.groups.rebalance import JoinRequest, SyncRequest
 from ottla.errors import ErrorCode
 from ottla.runtime import Runtime
 from ottla.topics.names import OFFSETS_TOPIC
-from ottla.types import TopicPartition
+from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from ottla.wire import records
 
 PROTOCOLS = (("range", b"range-data"), ("roundrobin", b"rr-data"))
@@ -108,13 +108,27 @@ class OnePartitionMetadata:
 
     def __init__(self) -> None:
         self.topics: dict[str, dict[int, object]] = {OFFSETS_TOPIC: {0: object()}}
+        self.renamed: set[str] = set()
         self.listeners: list[Callable[[frozenset[str]], None]] = []
+        self.ids: dict[str, TopicId] = {}
 
     def topic_partitions(self, topic: str) -> dict[int, object]:
         return self.topics.get(topic, {})
 
     def contains_topic(self, name: str) -> bool:
         return name in self.topics
+
+    def was_renamed(self, name: str) -> bool:
+        return name in self.renamed
+
+    def topic_id(self, name: str) -> TopicId:
+        return self.ids.get(name, ZERO_TOPIC_ID)
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        return next((n for n, i in self.ids.items() if i == topic_id and n in self.topics), None)
+
+    def ended_id(self, name: str) -> TopicId:
+        return self.topic_id(name)
 
     def add_listener(self, listener: Callable[[frozenset[str]], None]) -> None:
         self.listeners.append(listener)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ottla.spark.launch.java import java_home
 from ottla.spark.launch.launchers import cache_folder
+from tests.support.documents import compiled
 from tests.support.documents.blocks import ROOT
 from tests.support.documents.plan import PagePlan
 
@@ -19,9 +20,9 @@ _PIP = """\
 #!/bin/sh
 command=$1
 shift
-set -- "$command" --quiet --compile-bytecode \\
-  --python "{python}" --constraint "{constraints}" "$@"
-"{uv}" --offline pip "$@" 2>/dev/null || exec "{uv}" pip "$@"
+set -- "$command" --quiet --python "{python}" --constraint "{constraints}" "$@"
+"{uv}" --offline pip "$@" 2>/dev/null || "{uv}" pip "$@" || exit
+exec "{compiler}" "{compiled}" "{environment}"
 """
 
 
@@ -78,7 +79,15 @@ def empty_environment(uv: Path, folder: Path) -> Path:
     pins = [line.rstrip(" \\") for line in lines if "--hash" not in line]
     constraints.write_text("\n".join(pins) + "\n")
     pip = folder / "bin" / "pip"
-    pip.write_text(_PIP.format(uv=uv, python=folder / "bin" / "python", constraints=constraints))
+    script = _PIP.format(
+        uv=uv,
+        python=folder / "bin" / "python",
+        constraints=constraints,
+        compiler=sys.executable,
+        compiled=compiled.__file__,
+        environment=folder,
+    )
+    pip.write_text(script)
     pip.chmod(0o755)
     return folder / "bin"
 

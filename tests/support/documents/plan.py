@@ -120,6 +120,7 @@ PLANS: Mapping[str, PagePlan] = {
             " --judged kafka-4.1": _MINUTES,
         }
     ),
+    "docs/clone.md": PagePlan(needs_spark=True),
     "docs/console.md": PagePlan(after=("test ! -e with-console/run/up.pid",)),
     "docs/creation.md": PagePlan(run_by="tests/integration/test_docs_creation.py"),
     "docs/kazoo-suite.md": PagePlan(
@@ -132,6 +133,7 @@ PLANS: Mapping[str, PagePlan] = {
         }
     ),
     "docs/own-apis.md": PagePlan(before=(A_CLUSTER,)),
+    "docs/trash.md": PagePlan(before=(A_CLUSTER,)),
     "docs/peers.md": PagePlan(
         left_out={
             "pytest tests/peers/test_topic_operations.py": _ITSELF,
@@ -145,9 +147,19 @@ PLANS: Mapping[str, PagePlan] = {
         before=(A_CLUSTER,),
         stays={**UP, PAGE_RUN: 'test "$(ottla consume clicks | wc -l)" = 1 && test -d archive'},
         files={"yaml 1": "clicks.yaml"},
+        then={"python 1": "assert report.job('archive-clicks').rows_out == 1, report\n"},
         copies=("examples",),
         fresh=("/tmp/ottla-orders",),
         installs=True,
+        needs_spark=True,
+    ),
+    "docs/resize.md": PagePlan(
+        before=(
+            A_CLUSTER,
+            "ottla topics --create --topic orders --partitions 12",
+            "echo one | ottla produce orders",
+        ),
+        after=("ottla topics --describe --topic orders | grep 'PartitionCount: 5'",),
         needs_spark=True,
     ),
     "docs/security.md": PagePlan(

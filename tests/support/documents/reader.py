@@ -101,6 +101,11 @@ class Reader:
 
     def _do(self, command: Command) -> None:
         print(f"-- line {command.line}: {command.text}", flush=True)
+        began = time.monotonic()
+        self._do_it(command)
+        print(f"-- took {time.monotonic() - began:.1f} s", flush=True)
+
+    def _do_it(self, command: Command) -> None:
         text = command.text
         for shown, real in self._plan.drawn.items():
             if shown in text:

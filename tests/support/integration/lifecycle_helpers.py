@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.client.connection import Connection
@@ -39,6 +39,19 @@ async def create(cluster: LocalCluster, topic: str, *replicas: list[int], **conf
         admin.create_topics([new], operation_timeout=10)[topic].result(15)
 
     await asyncio.to_thread(call)
+    # Only the broker that was asked has waited; partitions without living replicas have no leader.
+    led = {index for index, ids in enumerate(replicas) if cluster.nodes.keys() & set(ids)}
+
+    def known() -> bool:
+        states = [
+            node.services.metadata_cache.topic_partitions(topic) for node in cluster.nodes.values()
+        ]
+        return all(
+            len(found) == len(replicas) and all(found[index].leader >= 0 for index in led)
+            for found in states
+        )
+
+    await cluster.until(known, f"{topic} is known to all brokers")
 
 
 async def delete(cluster: LocalCluster, topic: str) -> None:
@@ -140,3 +153,29 @@ async def until_controller_known(cluster: LocalCluster) -> None:
         )
 
     await cluster.until(known, "every broker knows the controller")
+
+
+def consume_and_commit(cluster: LocalCluster, group: str, topic: str, count: int) -> list[bytes]:
+    """So many values, committed."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 200,
+        }
+    )
+    consumer.subscribe([topic])
+    values: list[bytes] = []
+    try:
+        while len(values) < count:
+            for message in consumer.consume(count - len(values), timeout=1):
+                assert message.error() is None or message.error().retriable()
+                value = message.value()
+                if message.error() is None and value is not None:
+                    values.append(value)
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+    return values

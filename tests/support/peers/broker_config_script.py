@@ -21,6 +21,7 @@ PLACES = {
     "transaction.state.log.num.partitions", "zookeeper.connect",
 }  # fmt: skip
 OWN_NAMES = {
+    "ottla.delete.retention.ms",
     "ottla.lifecycle.topic.enable", "ottla.metrics.hosts", "ottla.metrics.port",
     "ottla.records.validate", "ottla.zookeeper.digest.file",
     # Kafka 3.1's.

@@ -163,7 +163,10 @@ def java_steps(java: JavaTools, bootstrap: str) -> dict[str, Answer]:
         command, *arguments = words[2:] if words[0] == "until" else words
 
         def ask(command: str = command, arguments: list[str] = arguments) -> Answer:
-            return java.ask(command, "--bootstrap-server", bootstrap, *arguments)
+            found = java.ask(command, "--bootstrap-server", bootstrap, *arguments)
+            # Configs of topics that Apache Kafka does not know.
+            lines = [line for line in found.lines if not line.startswith("  ottla.")]
+            return found._replace(lines=lines)
 
         answer = answers[step] = eventually(ask, lambda a, n=lines: n is None or len(a.lines) == n)
         if answer.code == 0 and not {"--create", "--alter", "--delete"}.isdisjoint(arguments):

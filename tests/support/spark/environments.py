@@ -58,7 +58,9 @@ def locked_environment(python: str) -> Path:
     """The Python of an environment as `make setup` makes it, of another version."""
     folder = cache_folder() / "spark-versions" / f"locked-python{python}"
     lock = str(ROOT / "requirements.lock")
-    return _made(folder, python, [["sync", "--require-hashes", lock]])
+    # pytest finds the package's plugin only where it is installed.
+    package = ["install", "--no-deps", "--editable", str(ROOT)]
+    return _made(folder, python, [["sync", "--require-hashes", lock], package])
 
 
 def _made(folder: Path, python: str, steps: list[list[str]]) -> Path:

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import ProcessCluster
+from tests.support.known_topics import await_known
 from tests.support.spark.kill_driver import Settings
 from tests.support.spark.kill_processes import FAILED_QUERY, LOST_TASK, REFUSED, WAIT_S, Driver
 from tests.support.spark.pipeline_helpers import read_topic
@@ -366,6 +367,8 @@ def run_round(
         wanted = [NewTopic(name, PARTITIONS, BROKERS, config=config) for name in (SOURCE, TARGET)]
         for created in admin.create_topics(wanted).values():
             created.result(60)
+        for name in (SOURCE, TARGET):
+            await_known(servers, name, PARTITIONS)
         settings = Settings(
             *(servers, SOURCE, TARGET, str(folder)),
             guarantee=guarantee,

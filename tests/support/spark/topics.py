@@ -18,6 +18,7 @@ from ottla.spark.sink.work import Work
 from ottla.spark.source.offsets import OffsetRange
 from ottla.spark.source.planner import Planner
 from ottla.spark.source.range_reader import RangeReader
+from tests.support.known_topics import await_known
 
 WAIT_S = 60
 _numbers = itertools.count()
@@ -40,16 +41,21 @@ class Topics:
         while True:
             try:
                 self.admin.create_topics([topic])[name].result(WAIT_S)
-                return name
+                break
             except KafkaException as error:
                 # The name of a deleted topic is free only when its replicas are gone.
                 exists = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
                 if not exists or time.monotonic() > deadline:
                     raise
             time.sleep(0.02)
+        await_known(self.servers, name, partitions)
+        return name
 
     def delete(self, name: str) -> None:
         self.admin.delete_topics([name], operation_timeout=WAIT_S)[name].result(WAIT_S)
+        self.await_gone(name)
+
+    def await_gone(self, name: str) -> None:
         with_name = self.source(subscribe=name)
         client = KafkaClient(with_name.connect)
         while client.topics(with_name.subscription):
@@ -58,6 +64,7 @@ class Topics:
 
     def grow(self, name: str, partitions: int) -> None:
         self.admin.create_partitions([NewPartitions(name, partitions)])[name].result(WAIT_S)
+        await_known(self.servers, name, partitions)
 
     def delete_records(self, name: str, partition: int, before: int) -> None:
         (future,) = self.admin.delete_records([TopicPartition(name, partition, before)]).values()

@@ -71,7 +71,12 @@ def new_log(
     tp: TopicPartition = TP,
 ) -> Log:
     return Log.create(
-        runtime(clock), open_files or OpenFiles(16), tp, path / str(tp), config or LogConfig()
+        runtime(clock),
+        # One that has nothing open is false.
+        OpenFiles(16) if open_files is None else open_files,
+        tp,
+        path / str(tp),
+        config or LogConfig(),
     )
 
 

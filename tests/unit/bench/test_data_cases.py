@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from ottla.bench import data, data_clients
-from ottla.bench.data_cases import CASES, Case, Sample
+from ottla.bench.data_cases import CASES, Case, Sample, median
 from ottla.bench.data_clients import ClientFailed
 from ottla.bench.data_plot import draw
 from ottla.bench.table import Row, print_rows
@@ -63,7 +63,7 @@ def test_goal_of_a_start(key: str, taken_s: float, holds: bool) -> None:
 
 def test_the_median_is_taken_number_by_number() -> None:
     samples = [Sample((1.0, 30.0), 5, 10), Sample((2.0, 10.0), 4, 30), Sample((3.0, 20.0), 6, 20)]
-    assert data.median(samples) == Sample((2.0, 20.0), 5, 30)
+    assert median(samples) == Sample((2.0, 20.0), 5, 30)
 
 
 def test_rows_are_chosen_by_name_in_the_order_of_the_table() -> None:
@@ -72,7 +72,7 @@ def test_rows_are_chosen_by_name_in_the_order_of_the_table() -> None:
         "consume",
         "idle",
     ]
-    assert data.chosen([]) == list(CASES)
+    assert data.chosen([]) == list(data.CASES)
     with pytest.raises(OttlaError, match="no such row: nothing"):
         data.chosen(["nothing"])
 

@@ -34,6 +34,7 @@ class Leaders:
     def __init__(self, seed: int | None = None, identity: ProducerIdentity = SOMEBODY) -> None:
         self.identity = identity
         self.timeout_ms = 60_000.0
+        self.base_offsets: dict[TopicPartition, int] = {}
         self.stored: dict[TopicPartition, list[int]] = {FIRST: [], SECOND: []}
         self.recent: dict[TopicPartition, deque[int]] = {}
         self.errors: list[ErrorCode] = []

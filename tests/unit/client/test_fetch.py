@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.client import fetch
 from ottla.client.cluster import Cluster
 from ottla.client.fetch import RecordReader
 from ottla.errors import ErrorCode, KafkaError
@@ -135,3 +136,29 @@ async def test_an_offset_beyond_the_end_is_an_error(cluster: Cluster, log: Log) 
     log.errors = [ErrorCode.OFFSET_OUT_OF_RANGE]
     with pytest.raises(KafkaError, match=r"^t-0: The requested offset"):
         await RecordReader(cluster, {TP: 9}).poll()
+
+
+async def test_a_leader_of_an_earlier_epoch_is_not_asked(
+    kafka: FakeKafka, cluster: Cluster, log: Log
+) -> None:
+    """A committed offset says which epoch there has been (KIP-320)."""
+    log.batches = [records(0, b"a")]
+    reader = RecordReader(cluster, {TP: 0}, least_epochs={TP: 5})
+    kafka.topics[0].partitions[0].leader_epoch = 4
+    assert await reader.poll() == []
+    assert not any(isinstance(request, m.FetchRequest) for request, _ in kafka.seen)
+    kafka.topics[0].partitions[0].leader_epoch = 5
+    assert [record.value for record in await reader.poll()] == [b"a"]
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+async def test_an_epoch_that_never_comes_is_not_waited_for(
+    kafka: FakeKafka, cluster: Cluster, log: Log, monkeypatch: pytest.MonkeyPatch, epoch: int
+) -> None:
+    """Old brokers tell of none, and a topic that was made again begins anew."""
+    monkeypatch.setattr(fetch, "_MOST_BEHIND_ROUNDS", 1)
+    log.batches = [records(0, b"a")]
+    reader = RecordReader(cluster, {TP: 0}, least_epochs={TP: 5})
+    kafka.topics[0].partitions[0].leader_epoch = epoch
+    found = [record.value for _ in range(3) for record in await reader.poll()]
+    assert found[:1] == [b"a"]

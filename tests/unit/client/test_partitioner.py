@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.client.partitioner import StickyChoice, murmur2, partition_of_key
+from ottla.client.partitioner import StickyChoice, partition_of_key
+from ottla.topics.partitioners import murmur2
 from tests.support.native import FORMS, in_force
 
 

@@ -68,3 +68,9 @@ def test_configs_are_set_and_reset() -> None:
     )
     assert parse_added(_options(line, "--add-config")[0]) == {"cleanup.policy": "compact,delete"}
     assert parse_deleted(_options(line, "--delete-config")) == ["a", "b"]
+
+
+def test_a_name_like_an_option_is_a_name() -> None:
+    line = commands.ottla(_SETTINGS, "rename", *commands.arguments("-x", "y"))
+    assert shlex.split(line)[-3:] == ["--", "-x", "y"]
+    assert commands.arguments("x", "y-") == ("x", "y-")

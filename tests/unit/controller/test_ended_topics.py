@@ -40,7 +40,7 @@ async def test_it_names_all_of_ottlas_brokers_that_are_down(cluster: ControlledC
     await cluster.create_topic("t", {0: (1, 2)}, topic_id=ID)
     await cluster.delete_topic("t")
     await eventually(lambda: is_gone(cluster))
-    assert await entry(cluster) == ("t", (7, 8))
+    assert await entry(cluster) == EndedTopic("t", (7, 8))
 
 
 async def test_it_stands_before_the_znode_goes(
@@ -93,7 +93,7 @@ async def test_without_it_the_znode_stays(
     await cluster.kill_controller(controller)
     await cluster.start_controller(1)
     await eventually(lambda: is_gone(cluster))
-    assert await entry(cluster) == ("t", (7,))
+    assert await entry(cluster) == EndedTopic("t", (7,))
 
 
 async def test_a_controller_that_died_after_writing_it(cluster: ControlledCluster) -> None:
@@ -105,7 +105,7 @@ async def test_a_controller_that_died_after_writing_it(cluster: ControlledCluste
     await cluster.admin.create("/admin/delete_topics/t")
     await cluster.start_controller(0)
     await eventually(lambda: is_gone(cluster))
-    assert await entry(cluster) == ("t", (7,))
+    assert await entry(cluster) == EndedTopic("t", (7,))
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
@@ -129,7 +129,7 @@ async def test_a_topic_written_again_with_its_id_has_not_ended(cluster: Controll
     await cluster.delete_topic("t")
     await eventually(lambda: is_gone(cluster))
     await cluster.settle()
-    assert await entry(cluster) == ("t", (7,))
+    assert await entry(cluster) == EndedTopic("t", (7,))
     await cluster.create_topic("t", {0: (1, 2)}, topic_id=ID)
     assert await entry(cluster) is None
 
@@ -148,8 +148,8 @@ async def test_a_broker_that_is_not_ottlas_any_more_is_not_waited_for(
         await cluster.admin.create(EndedTopicZnode.path(topic_id), data)
     await cluster.admin.create(f"{EndedTopicZnode.parent()}/notes", b"by hand")
     await cluster.start_controller(0)
-    assert await entry(cluster) == ("t", (7,))
-    assert await entry(cluster, b"j" * 16) == ("u", ())
+    assert await entry(cluster) == EndedTopic("t", (7,))
+    assert await entry(cluster, b"j" * 16) == EndedTopic("u", ())
     data, _ = await cluster.admin.get(EndedTopicZnode.path(b"k" * 16))
     assert data == b"garbage"
 

@@ -95,6 +95,10 @@ def test_a_failure_in_one_line():
     lost = "Traceback:\nottla.spark.errors.DataLoss: offset 60 has aged out\n\tat org.apache.X"
     assert reason_of("[PYTHON_EXCEPTION] thrown: " + lost) == "offset 60 has aged out"
     assert reason_of("[A] first\nsecond\njava.lang.OutOfMemoryError: x") == "[A] first"
+    called = (
+        "An error occurred while calling o284.start.\n: java.net.URISyntaxException: no: file://."
+    )
+    assert reason_of(called) == "java.net.URISyntaxException: no: file://."
     assert reason_of(ValueError()) == "ValueError"
 
 

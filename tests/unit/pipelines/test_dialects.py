@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from ottla import pipelines
-from ottla.pipelines.dialects import hide_settings, is_connect
+from ottla.pipelines.dialects import hide_settings, is_connect, renew_workers
 from ottla.pipelines.spec_secrets import Secrets
 
 FOLDER = Path(pipelines.__file__).parent
@@ -41,6 +41,19 @@ def test_the_kind_of_a_session():
     for module, connect in (("pyspark.sql.connect.session", True), ("pyspark.sql.session", False)):
         Session.__module__ = module
         assert is_connect(Session()) is connect
+
+
+def test_workers_get_another_daemon_where_spark_asks_a_dead_one():
+    environment = {}
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(environment=environment))
+    crashed = "Python worker exited unexpectedly (crashed)"
+    renew_workers(spark, RuntimeError(crashed))
+    assert environment == {}
+    early = "EOFException ... at org.apache.spark.api.python.PythonWorkerFactory.startDaemon"
+    later = "java.lang.NullPointerException at ...PythonWorkerFactory.createThroughDaemon"
+    for number, text in enumerate((early, later), 1):
+        renew_workers(spark, RuntimeError(text))
+        assert list(environment.values()) == [str(number)]
 
 
 def test_settings_with_secrets_are_added_to_those_that_spark_hides():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ottla.pipelines import SpecError
@@ -16,6 +18,7 @@ def test_paths_of_this_machine_and_of_others():
     assert for_spark("/a b") == "file:///a b"
     assert for_spark("s3a://b/c") == "s3a://b/c"
     assert for_spark("file:/a") == "file:/a"
+    assert for_spark("./a") == f"file://{Path.cwd()}/a", "not the machine called '.'"
 
 
 def test_other_file_systems_need_a_session_with_a_jvm():

@@ -59,6 +59,7 @@ def test_a_broker_is_told_by_its_config(tmp_path: Path, enabled: str, policy: in
     setting = {"ottla.scheduling.batch.enable": enabled}
     with ProcessCluster(brokers=1, data=tmp_path / "up", overrides=setting) as cluster:
         assert os.sched_getscheduler(cluster.pid(0)) == policy
+        assert policies_of_helpers(cluster.pid(0)) == {os.SCHED_OTHER}
         assert policy_of_another_broker(cluster, tmp_path / "alone") == policy
 
 
@@ -66,8 +67,16 @@ def test_the_store_beside_several_brokers_goes_first(tmp_path: Path) -> None:
     with ProcessCluster(brokers=2, data=tmp_path) as cluster:
         policies = [os.sched_getscheduler(cluster.pid(broker)) for broker in range(2)]
         assert policies == [os.SCHED_BATCH] * 2
+        # A start gives way to nobody: the threads that were begun meanwhile have what it had.
+        assert policies_of_helpers(cluster.pid(0)) == {os.SCHED_OTHER}
         store = int(pid_path(tmp_path, "store").read_text())
         assert os.sched_getscheduler(store) == os.SCHED_OTHER
+
+
+def policies_of_helpers(pid: int) -> set[int]:
+    """Those of all threads of a process but the event loop's."""
+    threads = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
+    return {os.sched_getscheduler(thread) for thread in threads if thread != pid}
 
 
 def policy_of_another_broker(cluster: ProcessCluster, folder: Path) -> int:

@@ -25,6 +25,7 @@ from ottla.security.acls import (
     ResourceType,
 )
 from ottla.security.authorizer import AclAuthorizer, AuthorizerSettings
+from ottla.topics.names import shadow_name
 from ottla.zk.embedded import EmbeddedStore
 from ottla.zk.server.engine import Engine
 
@@ -222,3 +223,26 @@ async def test_refusals_of_one_kind_do_not_fill_the_audit_log(
         assert not any(is_allowed("User:mallory", f"t{number}") for number in range(1000))
     assert len([line for line in caplog.messages if "User:eve" in line]) == 5
     assert len([line for line in caplog.messages if "User:mallory" in line]) == 100
+
+
+async def test_a_shadow_is_for_those_who_may_use_its_topic(engine: Engine) -> None:
+    """`*` allows all but what is denied by name, and a copy of that has another name."""
+    authorizer = make(engine, "User:root")
+    await authorizer.start()
+    secret = ResourcePattern(TOPIC, "secret")
+    deny = AclEntry("User:a", "*", Operation.READ, Permission.DENY)
+    await authorizer.create([(ResourcePattern(TOPIC, "*"), READ), (secret, deny)])
+    shadows = {
+        name: shadow_name(bytes([number]) * 16, 7)
+        for number, name in enumerate(["secret", "open", "gone"])
+    }
+    authorizer.shadowed_topic = {shadows["secret"]: "secret", shadows["open"]: "open"}.get
+
+    def may_read(name: str, principal: str = "User:a") -> bool:
+        return authorizer.authorize(principal, "h", Operation.READ, TOPIC, name, request="Fetch")
+
+    assert may_read("open") and may_read(shadows["open"])
+    assert not may_read("secret") and not may_read(shadows["secret"])
+    assert not may_read(shadows["gone"]), "nobody knows whose records it has"
+    assert may_read(shadows["gone"], "User:root")
+    await authorizer.stop()

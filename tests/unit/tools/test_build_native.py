@@ -41,14 +41,16 @@ def install(tmp_path: Path) -> Install:
 def test_it_is_installed_into_the_environment_that_was_named(
     tool: ModuleType, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install("cargo", "")
-    asked = tmp_path / "asked"
+    asked, built = tmp_path / "asked", tmp_path / "built"
+    install("cargo", f"pathlib.Path({str(built)!r}).write_text(' '.join(sys.argv[1:]))")
     uv = install("uv", f"pathlib.Path({str(asked)!r}).write_text(' '.join(sys.argv[1:]))")
     assert tool.main([uv, "/some/python", str(tmp_path / "stamp")]) == 0
     assert (tmp_path / "stamp").exists()
     words = asked.read_text().split()
     assert words[:2] == ["pip", "install"] and words[-1] == str(TOOL.parents[1] / "native")
     assert words[words.index("--python") + 1] == "/some/python"
+    manifest = TOOL.parents[1] / "native" / "load" / "Cargo.toml"
+    assert built.read_text() == f"build --release --locked --manifest-path {manifest}"
     assert capsys.readouterr().out == "native code: built and installed (ottla_native)\n"
 
 
@@ -58,8 +60,7 @@ def _line_of_a_failure(
     """`make setup` goes on, one line says why, and the next one tries again."""
     assert tool.main([uv, "python", str(tmp_path / "stamp")]) == 0
     assert not (tmp_path / "stamp").exists()
-    (line,) = capsys.readouterr().out.splitlines()
-    return str(line)
+    return str(capsys.readouterr().out.splitlines()[0])
 
 
 def test_without_cargo(
@@ -71,6 +72,22 @@ def test_without_cargo(
         "native code: not built (cargo is not on the path); pure Python does its work, slower"
     )
     assert asked.read_text() == "pip uninstall --quiet --python python ottla-native"
+
+
+def test_a_load_generator_that_is_not_built_leaves_the_package_alone(
+    tool: ModuleType, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("cargo", "sys.stderr.write('error: no libc'); sys.exit(1)")
+    asked = tmp_path / "asked"
+    uv = install("uv", f"pathlib.Path({str(asked)!r}).open('a').write(sys.argv[2] + ' ')")
+    assert tool.main([uv, "python", str(tmp_path / "stamp")]) == 0
+    assert asked.read_text() == "install "
+    # So that the next `make setup` tries again.
+    assert not (tmp_path / "stamp").exists()
+    assert capsys.readouterr().out.splitlines() == [
+        "native code: built and installed (ottla_native)",
+        "load generator: not built (error: no libc); `ottla bench data` has no rows on connections",
+    ]
 
 
 @pytest.mark.parametrize(

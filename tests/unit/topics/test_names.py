@@ -71,3 +71,10 @@ def test_colliding_names_are_found_also_after_additions() -> None:
 def test_lookup_agrees_with_search(known: set[str], name: str) -> None:
     searched = sorted(n for n in known if n != name and names.collides(n, name))
     assert TopicNames(known).colliding_with(name) == searched
+
+
+def test_shadows_name_the_id_of_their_topic() -> None:
+    topic_id = bytes(range(16))
+    assert names.shadowed_id(names.shadow_name(topic_id, 1794884113336)) == topic_id
+    for other in ("__ottla_resize.", "__ottla_resize.x.1", "__ottla_resize.AAAA", "t", ""):
+        assert names.shadowed_id(other) is None

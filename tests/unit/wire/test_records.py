@@ -261,3 +261,14 @@ def test_varints_that_are_too_long() -> None:
         records.read_varint(b"\x80" * 10 + b"\x00", 0)
     with pytest.raises(IndexError):
         records.read_varint(b"\x80" * 9, 0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 300])
+def test_a_batch_of_keys_and_values_is_the_same_without_objects(count: int) -> None:
+    entries: list[tuple[bytes, bytes | None]] = [
+        (b"k" * (n % 200), None if n % 3 == 0 else b"v" * n) for n in range(count)
+    ]
+    items = [Record(key, value, 77) for key, value in entries]
+    assert records.build_of_entries(entries, 77) == records.build_batch(items)
+    stamp = {"producer_id": 4, "producer_epoch": 2, "base_sequence": 0, "transactional": True}
+    assert records.build_of_entries(entries, 77, **stamp) == records.build_batch(items, **stamp)  # type: ignore[arg-type]

@@ -22,7 +22,16 @@ from ottla.bench.spark.shapes import (
     SMALL,
     Shape,
 )
-from ottla.bench.spark.sides import OURS, PARTITIONS, ROUNDS, Side, Taken, Workbench, driver_pid
+from ottla.bench.spark.sides import (
+    COPIER,
+    OURS,
+    PARTITIONS,
+    ROUNDS,
+    Side,
+    Taken,
+    Workbench,
+    driver_pid,
+)
 from ottla.bench.table import Row
 from ottla.errors import OttlaError
 
@@ -36,6 +45,7 @@ STREAM_ROUNDS = 5
 LZ4 = {"kafka.compression.type": "lz4"}
 # The goals. They are never edited to fit a result.
 READ_GOAL, WRITE_GOAL, COPY_GOAL, STREAM_GOAL, ONCE_GOAL = 1.2, 1.0, 1.2, 1.2, 0.8
+COPIER_GOAL = 1.0  # beside a copy by format("ottla"), which is at least once
 JSON_READ_GOAL, JSON_WRITE_GOAL, PARSE_GOAL = 1.5, 1.5, 2.5
 LINEAR_GOAL = 1.25  # a row of the large topic costs at most this many times one of the small
 
@@ -55,6 +65,7 @@ class BulkCases:
             "write-lz4": lambda: self._write_rows("write, lz4", PLAIN, WRITE_GOAL, LZ4),
             "once": self._once_rows,
             "copy": self._copy_rows,
+            "copier": self._copier_rows,
             "stream": self._stream_rows,
             "read-json": lambda: self._read_rows("read", JSON, JSON_READ_GOAL),
             "write-json": lambda: self._write_rows("write", JSON, JSON_WRITE_GOAL),
@@ -159,6 +170,29 @@ class BulkCases:
                 return self._bench.timed(lambda: self._bench.write(side, frame, target))
 
         return self._rates("copy topic to topic", PLAIN, self._bench.in_turns(copy), COPY_GOAL)
+
+    def _copier_rows(self) -> list[Row]:
+        """What `ottla clone` and `ottla resize` copy with."""
+        source, count = self._source(PLAIN), self._count(PLAIN)
+
+        def copy(side: Side) -> Taken:
+            with self._bench.target("copier", count) as target:
+                if side is COPIER:
+                    return self._bench.timed(lambda: self._bench.copy(source, target))
+                frame = self._bench.read(side, source).select("key", "value")
+                return self._bench.timed(lambda: self._bench.write(side, frame, target))
+
+        ours, plain = self._bench.in_turns(copy, sides=(COPIER, OURS))
+        name = f"clone and resize: copy topic to topic, {count:,} x {PLAIN.size}"
+        return [
+            Row(
+                *(name, count / ours.seconds, count / plain.seconds, "rows/s"),
+                f"≥ {COPIER_GOAL:g}x format(ottla)",
+                plain.seconds / ours.seconds >= COPIER_GOAL,
+                higher_is_better=True,
+            ),
+            Row("  processors' time of all processes", ours.cpu_s, plain.cpu_s, "s"),
+        ]
 
     def _stream_rows(self) -> list[Row]:
         source = self._source(PLAIN)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BROKER_SETTINGS = {"log.segment.delete.delay.ms": "0"}
 SCALE_VARIABLE = "OTTLA_BENCH_SCALE"
 ALL = (
-    *("read", "read-lz4", "write", "write-lz4", "once", "copy", "stream"),
+    *("read", "read-lz4", "write", "write-lz4", "once", "copy", "copier", "stream"),
     *("read-json", "write-json", "parse", "headers", "long-keys", "partitions"),
     *("floor", "memory", "linear", "replicated"),
 )

@@ -47,6 +47,8 @@ TUNED = Side(
 )
 DEFAULT = Side("connector, as it comes", "kafka", {}, {})
 SIDES = (OURS, TUNED, DEFAULT)
+# No format of Spark's: `Workbench.copy`.
+COPIER = Side("copier", "", {}, {})
 
 
 class Taken(NamedTuple):
@@ -122,6 +124,25 @@ class Workbench:
         writer = frame.write.format(side.format).mode("append")
         given = {**side.write, **options, "topic": name}
         writer.option("kafka.bootstrap.servers", self.servers).options(**given).save()
+
+    def copy(self, source: str, target: str) -> None:
+        """As `ottla clone` and `ottla resize` do: each record once, each key in order."""
+        from ottla.pipelines.copy.copier import Copier, CopyJob
+        from ottla.pipelines.copy.ends import Endpoint
+        from ottla.pipelines.copy.folder import CopyFolder
+        from ottla.runtime import SystemDisk
+        from ottla.topics.partitioners import Partitioner
+
+        job = CopyJob(
+            Endpoint(self.servers, source), Endpoint(self.servers, target), Partitioner.MURMUR2
+        )
+        with self.folder("copier") as folder:
+            copier = Copier(self.spark, job, CopyFolder(SystemDisk(), folder))
+            try:
+                copier.start()
+                copier.finish(copier.source_ends())
+            finally:
+                copier.close()
 
     def stream(self, side: Side, name: str, **options: str) -> DataFrame:
         spark = self._plain_session() if side.plain_session else self.spark

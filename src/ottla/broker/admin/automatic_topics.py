@@ -136,7 +136,12 @@ class AutomaticTopics:
         unheard_of = await self._stored_but_unheard_of(legal)
         codes.update(dict.fromkeys(unheard_of, ErrorCode.LEADER_NOT_AVAILABLE))
         if create and self._config.boolean("auto.create.topics.enable"):
-            new = [name for name in legal if name not in unheard_of]
+            # Not one that its topic has just given up: whoever asks for it has not heard of that.
+            new = [
+                name
+                for name in legal
+                if name not in unheard_of and not self._cache.was_renamed(name)
+            ]
             codes.update(await self._create_automatically(new))
         return codes
 

@@ -55,8 +55,11 @@ class TopicSettings:
             return
         await self.load(topics)
 
-    async def load(self, topics: Collection[str], again: Collection[str] = ()) -> None:
-        """Reads the configs of those topics that are not known yet, and of those in `again`.
+    async def load(
+        self, topics: Collection[str], again: Collection[str] = (), *, is_fresh: bool = False
+    ) -> None:
+        """Reads the configs of those topics that are not known yet, and of those in `again`; with
+        `is_fresh` as they are now, also where a server of the store lags.
 
         A store that is away for a moment is waited for: a log with the wrong settings would be
         worse than a log that comes later.
@@ -66,13 +69,15 @@ class TopicSettings:
         unknown = [topic for topic in topics if topic not in self._by_topic]
         self._being_read.update(unknown)
         try:
-            await self._read(unknown)
+            await self._read(unknown, is_fresh=is_fresh)
         finally:
             self._being_read.difference_update(unknown)
 
-    async def _read(self, unknown: list[str]) -> None:
+    async def _read(self, unknown: list[str], *, is_fresh: bool) -> None:
         for _ in range(_ATTEMPTS):
             try:
+                if is_fresh:
+                    await self._store.sync()
                 found = await asyncio.gather(*(read_topic_config(self._store, t) for t in unknown))
             except StoreError as error:
                 logger.warning("topic configs cannot be read, trying again: %r", error)

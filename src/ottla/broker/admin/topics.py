@@ -30,7 +30,7 @@ from ottla.metadata.store import (
 )
 from ottla.topics import names, validation
 from ottla.topics.assignment import BrokerMetadata, select_brokers
-from ottla.topics.configs import describe
+from ottla.topics.configs import describe, is_protected
 from ottla.topics.names import TopicNames
 from ottla.types import ZERO_TOPIC_ID, TopicId, random_topic_id
 from ottla.wire import messages as m
@@ -55,10 +55,12 @@ _REFUSAL_LIMITS = LineLimits(per_key=100, per_source=500)
 # Above this many topics one listing of all names is cheaper than a look-up for each.
 _LOOKUPS = 20
 _EXPANSION_ATTEMPTS = 5
+_READS_IN_FLIGHT = 1_000
 # Topics that a broker makes of its own accord: internal ones, and those that others named.
 _THIS_BROKER = Asker("auto-creation")
 
 CreatedTopic = m.CreateTopicsResponse.CreatableTopicResult
+CreatedConfig = m.CreateTopicsResponse.CreatableTopicConfigs
 ExpandedTopic = m.CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
@@ -136,10 +138,11 @@ class TopicAdmin:
             # An answer that came too early for the leaders names the id all the same.
             ids = {name: ids[name] for name in written}
             failures |= await self._await_leaders(written, timeout_ms)
+        described: dict[tuple[tuple[str, str], ...], list[CreatedConfig]] = {}
         return [
             _failed_creation(topic.name, failures[topic.name], ids.get(topic.name, ZERO_TOPIC_ID))
             if topic.name in failures
-            else self._created(plans[topic.name], ids.get(topic.name))
+            else self._created(plans[topic.name], ids.get(topic.name), described)
             for topic in topics
         ]
 
@@ -152,6 +155,11 @@ class TopicAdmin:
         existing: TopicNames,
         brokers: list[BrokerMetadata],
     ) -> validation.CreationPlan:
+        if self._controller.renames.is_under_way(topic.name):
+            raise KafkaError(
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+                f"Topic '{topic.name}' already exists: a rename from or to it is under way.",
+            )
         plan = validation.plan_creation(
             validation.CreationRequest(
                 name=topic.name,
@@ -262,6 +270,18 @@ class TopicAdmin:
             await self._cache.wait_until(frozenset(waiting), all_led, timeout_ms)
         return {name: KafkaError(ErrorCode.REQUEST_TIMED_OUT) for name in waiting}
 
+    async def await_existing(self, topics: Sequence[str], timeout_ms: int) -> set[str]:
+        """Waits until topics that the store has are known here and led; returns those that are
+        not in time."""
+        wanted = {}
+        for name in topics:
+            try:
+                data, _ = await self._store.get(znodes.TopicZnode.path(name))
+            except NoNodeError:
+                continue  # deleted again
+            wanted[name] = list(znodes.TopicZnode.decode(data).partitions)
+        return set(await self._await_leaders(wanted, timeout_ms))
+
     def _has_leaders(self, topic: str, partitions: Collection[int]) -> bool:
         known = self._cache.topic_partitions(topic)
         return all(
@@ -269,26 +289,38 @@ class TopicAdmin:
             for partition in partitions
         )
 
-    def _created(self, plan: validation.CreationPlan, topic_id: TopicId | None) -> CreatedTopic:
+    def _created(
+        self,
+        plan: validation.CreationPlan,
+        topic_id: TopicId | None,
+        described: dict[tuple[tuple[str, str], ...], list[CreatedConfig]],
+    ) -> CreatedTopic:
+        """Topics that are made together often have the same configs: `described` has them."""
+        key = tuple(plan.configs.items())
+        if key not in described:
+            described[key] = self._described(plan)
         result = CreatedTopic(
             name=plan.name,
             error_message=None,
             num_partitions=plan.partitions,
             replication_factor=plan.replication_factor,
-            configs=[
-                m.CreateTopicsResponse.CreatableTopicConfigs(
-                    name=entry.name,
-                    value=entry.value,
-                    read_only=entry.read_only,
-                    config_source=entry.source,
-                    is_sensitive=entry.is_sensitive,
-                )
-                for entry in describe(self.config, plan.configs)
-            ],
+            configs=described[key],
         )
         if topic_id is not None:
             result.topic_id = topic_id
         return result
+
+    def _described(self, plan: validation.CreationPlan) -> list[CreatedConfig]:
+        return [
+            CreatedConfig(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in describe(self.config, plan.configs)
+        ]
 
     # expansion
 
@@ -402,6 +434,9 @@ class TopicAdmin:
                     known.append(name)
                 except KafkaError as error:
                     codes[name] = error.code
+        protected = await self._protected(known)
+        codes.update(dict.fromkeys(protected, ErrorCode.POLICY_VIOLATION))
+        known = [name for name in known if name not in protected]
         marked = await asyncio.gather(*(self._mark_for_deletion(name) for name in known))
         waiting = {name for name, exists in zip(known, marked, strict=True) if exists}
 
@@ -415,6 +450,22 @@ class TopicAdmin:
             await self._cache.wait_until(frozenset(waiting), all_gone, timeout_ms)
         codes.update(dict.fromkeys(waiting, ErrorCode.REQUEST_TIMED_OUT))
         return codes
+
+    async def _protected(self, topics: Sequence[str]) -> set[str]:
+        """As it stands in the store: a change may not have come to this broker yet."""
+        found = set()
+        for start in range(0, len(topics), _READS_IN_FLIGHT):
+            some = topics[start : start + _READS_IN_FLIGHT]
+            configs = await asyncio.gather(*map(self._stored_config, some))
+            found |= {n for n, config in zip(some, configs, strict=True) if is_protected(config)}
+        return found
+
+    async def _stored_config(self, topic: str) -> dict[str, str]:
+        try:
+            data, _ = await self._store.get(_config_path(topic))
+        except NoNodeError:
+            return {}
+        return znodes.ConfigZnode.decode(data)
 
     async def _mark_for_deletion(self, topic: str) -> bool:
         """False where the topic's znode is gone; a mark that is there already counts."""

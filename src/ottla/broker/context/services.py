@@ -10,6 +10,8 @@ from ottla.bounds.turns import Turns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.broker.admin.rename_fences import RenameFences
+    from ottla.broker.admin.resize_fences import ResizeFences
     from ottla.broker.admin.topic_settings import TopicSettings
     from ottla.broker.admin.topics import TopicAdmin
     from ottla.broker.context.listener_roles import ListenerRoles
@@ -62,6 +64,8 @@ class BrokerServices:
     listener_roles: ListenerRoles
     # What this broker did about topics, and how many partitions it has, for those who look at it.
     topic_notes: TopicNotes
+    rename_fences: RenameFences
+    resize_fences: ResizeFences
     partition_tally: PartitionTally
     connection_count: Callable[[], int]
     handled_requests: Callable[[], int]

@@ -127,6 +127,8 @@ class Reader:
         sliced_from: int,
     ) -> FetchResult:
         is_follower = params.replica_id >= 0
+        if partition.tp.topic in self._partitions.closed_topics and not is_follower:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = partition.local_log(
             want.current_leader_epoch, require_leader=is_follower or not params.any_replica
         )

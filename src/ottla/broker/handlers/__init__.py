@@ -102,6 +102,17 @@ ROUTES: tuple[Route, ...] = (
     Route(20000, "DescribeStrayLogs", "describe_stray_logs", 0, 0),
     Route(20001, "BrokerView", "broker_view", 0, 0),
     Route(20002, "ControllerView", "controller_view", 0, 0),
+    Route(20003, "DescribeDeletedTopics", "describe_deleted_topics", 0, 0),
+    Route(20004, "UndeleteTopics", "undelete_topics", 0, 0),
+    Route(20005, "PurgeDeletedTopics", "purge_deleted_topics", 0, 0),
+    Route(20006, "RenameTopics", "rename_topics", 0, 0),
+    Route(20007, "CarryOffsets", "carry_offsets", 0, 0),
+    Route(20008, "BeginResize", "begin_resize", 0, 0),
+    Route(20009, "DescribeResize", "describe_resize", 0, 0),
+    Route(20010, "FenceResize", "fence_resize", 0, 0),
+    Route(20011, "FinishResize", "finish_resize", 0, 0),
+    Route(20012, "AbortResize", "abort_resize", 0, 0),
+    Route(20013, "ResizeOrder", "resize_order", 0, 0),
 )
 
 ROUTES_BY_KEY: dict[int, Route] = {route.api_key: route for route in ROUTES}

@@ -10,6 +10,7 @@ Left out: features (none are supported or finalised, so the tagged fields stay a
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
@@ -38,13 +39,17 @@ def answer(version: int, request: m.ApiVersionsRequest) -> m.ApiVersionsResponse
 
 def supported_versions() -> m.ApiVersionsResponse:
     """All routes with their versions."""
+    return m.ApiVersionsResponse(api_keys=list(_ranges()))
+
+
+@cache
+def _ranges() -> tuple[m.ApiVersionsResponse.ApiVersion, ...]:
+    # Made once: nobody changes them, and every new connection asks.
     from ottla.broker.handlers import ROUTES
 
-    return m.ApiVersionsResponse(
-        api_keys=[
-            m.ApiVersionsResponse.ApiVersion(
-                api_key=route.api_key, min_version=route.min_version, max_version=route.max_version
-            )
-            for route in ROUTES
-        ]
+    return tuple(
+        m.ApiVersionsResponse.ApiVersion(
+            api_key=route.api_key, min_version=route.min_version, max_version=route.max_version
+        )
+        for route in ROUTES
     )

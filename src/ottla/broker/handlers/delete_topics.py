@@ -7,7 +7,8 @@ Versions: with delete.topic.enable=false the code is TOPIC_DELETION_DISABLED fro
 INVALID_REQUEST before; 5 refuses topics above the quota on mutations (KIP-599); 6 takes topic
 ids (unknown: UNKNOWN_TOPIC_ID).
 Rights: DELETE on the topic; by id also DESCRIBE, without which the name is not told.
-Left out: error messages (2.8.2 never sets them).
+A topic with ottla.delete.protect=true gives POLICY_VIOLATION and says what to do (ADR 50).
+Left out: other error messages (2.8.2 never sets them).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 Result = m.DeleteTopicsResponse.DeletableTopicResult
+PROTECTED = "The topic is protected: set its config ottla.delete.protect to false first."
 
 
 async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.DeleteTopicsResponse:
@@ -67,6 +69,8 @@ async def handle(ctx: RequestContext, request: m.DeleteTopicsRequest) -> m.Delet
     for result in results:
         if result.name is not None and result.error_code == ErrorCode.NONE:
             result.error_code = codes[result.name]
+            if result.error_code == ErrorCode.POLICY_VIOLATION:
+                result.error_message = PROTECTED
     return m.DeleteTopicsResponse(throttle_time_ms=quota.throttle_time_ms, responses=results)
 
 

@@ -2,10 +2,11 @@
 
 Behaviour: the controller's orders to lead or follow, carried out at once; per-partition codes as in
 Kafka 2.8 (broker/replication/controller_orders.py). Before, the configs of topics that are new here
-are read, and logs of other topics of the same name are deleted (if those ended) or set aside. A
-stale broker epoch gives 77, a stale controller epoch 11, one that no controller has 31, all at the
-top and for every partition. A name or a number that no partition can have gives 17 or 42, a leader
-epoch that is far ahead of the store's 75.
+are read, logs of other topics of the same name are deleted (if those ended) or set aside, logs of
+the topic's former name get the new one (ADR 51), and those of a topic that was brought back are
+taken out of the trash (ADR 50). A stale broker epoch gives 77, a stale controller epoch 11, one
+that no controller has 31, all at the top and for every partition. A name or a number that no
+partition can have gives 17 or 42, a leader epoch that is far ahead of the store's 75.
 Versions: 0 and 1 name the topic in every partition, 2 to 4 group by name, from 5 on answers are
 grouped by topic id. v6 adds the recovery state, v7 the KRaft flag; both are not used.
 Left out: the type field (full or incremental): partitions that a full request does not name stay.
@@ -67,6 +68,8 @@ async def _obey(
         orders = [order for order in orders if order.tp not in refused]
         await _load_topic_configs(services, orders)
         await _settle_other_lives(services, request)
+        await controller.take_over_renamed(orders)
+        await _bring_back(services, orders)
         await controller.make_logs_ahead(orders)
         # A newer controller may have spoken up meanwhile, or this broker registered again.
         error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
@@ -155,6 +158,20 @@ async def _settle_other_lives(services: BrokerServices, request: m.LeaderAndIsrR
             await services.topic_settings.load(other, again=other)
         except StoreError as error:
             logger.warning("logs of %s may be of topics that ended: %r", ", ".join(other), error)
+
+
+async def _bring_back(services: BrokerServices, orders: Sequence[Order]) -> None:
+    """What the orders are about may be in the trash: its topic came back (ADR 50)."""
+    logs = services.replica_manager.log_manager
+    known = logs.trash.topic_ids()
+    if known:
+        await logs.trash_moves.bring_back(
+            {
+                order.tp: order.topic_id
+                for order in orders
+                if order.topic_id in known and services.broker_id in order.state.replicas
+            }
+        )
 
 
 def make_response(

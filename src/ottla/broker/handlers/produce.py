@@ -25,10 +25,12 @@ from ottla.wire.message_sets import iter_entries
 from ottla.wire.records import (
     ATTRIBUTES_LOW_AT,
     CODEC_MASK,
+    HEADER_BYTES,
     MAGIC,
     MAGIC_AT,
     TRANSACTIONAL,
     CorruptBatch,
+    size_at,
 )
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ async def handle(ctx: RequestContext, request: m.ProduceRequest) -> m.ProduceRes
             acks=request.acks,
             timeout_ms=request.timeout_ms,
             client_id=ctx.header.client_id,
+            client_host=ctx.client_host,
         )
     if request.acks == 0:
         _raise_first_error(results)
@@ -105,6 +108,8 @@ def _objection(records: memoryview | None, version: int) -> KafkaError | None:
     if version < _OLDEST_WITH_BATCHES:
         # The log looks at what there is. Kafka fails for null as one does for a null pointer.
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) if records is None else None
+    if records is not None and _is_usual(records):
+        return None
     entries = iter_entries(records or b"")
     try:
         first = next(entries, None)
@@ -137,6 +142,16 @@ def _objection(records: memoryview | None, version: int) -> KafkaError | None:
     return None
 
 
+def _is_usual(records: memoryview) -> bool:
+    """One batch with a codec that all versions may use: most are, and are looked at once."""
+    return (
+        len(records) >= HEADER_BYTES
+        and records[MAGIC_AT] == MAGIC
+        and records[ATTRIBUTES_LOW_AT] & CODEC_MASK < ZSTD
+        and size_at(records) == len(records)
+    )
+
+
 def _raise_first_error(results: dict[TopicPartition, ProduceResult]) -> None:
     for tp, result in results.items():
         if result.error is not ErrorCode.NONE:
@@ -153,6 +168,8 @@ def make_response(
     """The answer to the partitions that a request names; one that it names twice is there once,
     as in Kafka, where the last of its batches counts."""
     response = m.ProduceResponse
+    # Not where this broker leads and refuses all the same (ADR 53): a client that is told of the
+    # leader it knows does not ask for the topic's shape.
     with_leader = version >= _OLDEST_WITH_LEADER
     leaders: set[int] = set()
     topics: dict[str, dict[int, m.ProduceResponse.PartitionProduceResponse]] = {}
@@ -178,7 +195,11 @@ def make_response(
                     )
                     for index, message in result.record_errors
                 ]
-            if with_leader and result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            if (
+                with_leader
+                and result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+                and not partitions.leads(tp)
+            ):
                 leader, epoch = partitions.current_leader(tp)
                 answer.current_leader = response.LeaderIdAndEpoch(
                     leader_id=leader, leader_epoch=epoch

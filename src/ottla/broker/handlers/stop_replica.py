@@ -1,10 +1,10 @@
 """StopReplica (5), versions 0 to 4.
 
 Behaviour: stops replicas and deletes their logs where asked; a log is known to be gone for good
-before that is answered. A log of another topic of that name, whose end nobody asked for, is set
-aside (56 where the store cannot be asked whose it is). A leader epoch at or below the
-current one gives 74 unless it is -1 or -2. Stale broker or controller epochs (77, 11) are answered
-at the top with no partitions.
+before that is answered. Logs of a topic that is kept go into the trash instead (ADR 50). A log of
+another topic of that name, whose end nobody asked for, is set aside (56 where the store cannot be
+asked whose it is). A leader epoch at or below the current one gives 74 unless it is -1 or -2. Stale
+broker or controller epochs (77, 11) are answered at the top with no partitions.
 Versions: 0 to 2 have one delete flag for all and no leader epochs; v3 has both per partition. v4
 adds the KRaft flag, which is not used.
 Left out: nothing.
@@ -46,18 +46,21 @@ async def handle(ctx: RequestContext, request: m.StopReplicaRequest) -> m.StopRe
     if error is not ErrorCode.NONE:
         orders.log.flush()
         return response(error_code=error)
-    is_deletion_safe = await _spare_other_lives(ctx.services, stops)
+    to_keep = await _spare(ctx.services, stops)
     # A newer controller may have spoken up, or this broker registered again.
     error = orders.epochs.refusal(request.broker_epoch, request.controller_epoch)
     if error is not ErrorCode.NONE:
         orders.log.flush()
         return response(error_code=error)
-    codes = [
-        orders.stop(stop, sender)
-        if is_deletion_safe or not stop.delete
-        else ErrorCode.KAFKA_STORAGE_ERROR
-        for stop in stops
-    ]
+    unkept = await ctx.services.stale_logs.trash.keep(to_keep) if to_keep else set()
+    codes = []
+    for stop in stops:
+        if stop.delete and (to_keep is None or stop.tp in unkept):
+            codes.append(ErrorCode.KAFKA_STORAGE_ERROR)
+        elif stop.delete and to_keep is not None and stop.tp in to_keep:
+            codes.append(ErrorCode.NONE)
+        else:
+            codes.append(orders.stop(stop, sender))
     orders.log.flush()
     if not await ctx.services.replica_manager.log_manager.removals.make_durable():
         codes = [
@@ -74,20 +77,22 @@ async def handle(ctx: RequestContext, request: m.StopReplicaRequest) -> m.StopRe
     )
 
 
-async def _spare_other_lives(services: BrokerServices, stops: list[Stop]) -> bool:
-    """The request names topics without their ids. False where the store cannot be asked."""
+async def _spare(services: BrokerServices, stops: list[Stop]) -> set[TopicPartition] | None:
+    """The request names topics without their ids, and does not tell those that are kept. Returns
+    the logs of the latter; None where the store cannot be asked."""
     logs = services.replica_manager.log_manager
-    topics = {
-        stop.tp.topic
+    deleted = {
+        stop.tp
         for stop in stops
         if stop.delete and (log := logs.get(stop.tp)) and log.topic_id != ZERO_TOPIC_ID
     }
+    topics = {tp.topic for tp in deleted}
     try:
         await services.stale_logs.spare_other_lives(topics)
+        return await services.stale_logs.trash.to_keep(deleted)
     except StoreError as error:
         logger.warning("logs of %s stay: %r", ", ".join(sorted(topics)), error)
-        return False
-    return True
+        return None
 
 
 def _stops(request: m.StopReplicaRequest, version: int) -> Iterator[Stop]:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from ottla.topics.names import shadowed_id
 from ottla.types import ZERO_TOPIC_ID, Endpoint, TopicId, TopicPartition
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ NO_CONTROLLER = -1
 # LeaderAndIsr.LeaderDuringDelete: the partition is being deleted, forget it.
 LEADER_DURING_DELETE = -2
 
+_MAX_ENDED_IDS = 10_000
+_MAX_FORMER_NAMES = 10_000
 _SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 T = TypeVar("T")
@@ -58,13 +61,20 @@ class MetadataCache:
         self._topics: dict[str, _Topic] = {}
         self._names_by_id: dict[TopicId, str] = {}
         self._listeners: list[Listener] = []
+        # Ids of topics that went, by their names; the oldest first, and only so many: who asks
+        # does so at once.
+        self._ended_ids: dict[str, TopicId] = {}
+        # Names that topics had before they were renamed, until another topic takes one. Oldest
+        # first, and only so many: who asks does so within moments.
+        self._former_names: dict[str, TopicId] = {}
 
     def update(self, request: m.UpdateMetadataRequest) -> frozenset[str]:
         """Takes over one UpdateMetadata request; returns the topics that it named.
 
         Live brokers replace the old list, partitions merge, a partition with leader -2 goes (the
         last one takes its topic along), zero topic ids are ignored. A topic with another id is
-        another topic: what is known of the old one goes.
+        another topic: what is known of the old one goes. A topic whose id comes with another name
+        was renamed: the old name goes.
         """
         self.controller_id = request.controller_id
         self.told_under = (request.controller_epoch, request.broker_epoch)
@@ -75,6 +85,7 @@ class MetadataCache:
         changed = set()
         for topic_state in request.topic_states:
             changed.add(topic_state.topic_name)
+            changed.update(self._drop_former_name(topic_state.topic_name, topic_state.topic_id))
             self._update_topic(
                 topic_state.topic_name, topic_state.topic_id, topic_state.partition_states
             )
@@ -101,12 +112,28 @@ class MetadataCache:
         if not topic.partitions:
             self._topics.pop(name, None)
             self._names_by_id.pop(topic.topic_id, None)
+            self._note_end(name, topic.topic_id)
             return
         self._topics[name] = topic
         if topic_id not in (ZERO_TOPIC_ID, topic.topic_id):
             self._names_by_id.pop(topic.topic_id, None)
             topic.topic_id = topic_id
             self._names_by_id[topic_id] = name
+
+    def _drop_former_name(self, name: str, topic_id: TopicId) -> list[str]:
+        self._former_names.pop(name, None)
+        known = None if topic_id == ZERO_TOPIC_ID else self._names_by_id.get(topic_id)
+        if known is None or known == name:
+            return []
+        self._names_by_id.pop(self._topics.pop(known).topic_id, None)
+        self._former_names[known] = topic_id
+        if len(self._former_names) > _MAX_FORMER_NAMES:
+            del self._former_names[next(iter(self._former_names))]
+        return [known]
+
+    def was_renamed(self, name: str) -> bool:
+        """Whether the topic that had this name last goes on under another one."""
+        return name in self._former_names
 
     def forget_other_life(self, name: str, topic_id: TopicId) -> bool:
         """Forgets the topic if it is known with an id that is not this one."""
@@ -120,11 +147,23 @@ class MetadataCache:
         """Drops topics that ended without a word of the controller; tells the listeners."""
         gone = [name for name in topics if name in self._topics]
         for name in gone:
-            self._names_by_id.pop(self._topics.pop(name).topic_id, None)
+            topic_id = self._topics.pop(name).topic_id
+            self._names_by_id.pop(topic_id, None)
+            self._note_end(name, topic_id)
         if gone:
             named = frozenset(gone)
             for listener in tuple(self._listeners):
                 listener(named)
+
+    def _note_end(self, name: str, topic_id: TopicId) -> None:
+        self._ended_ids.pop(name, None)
+        self._ended_ids[name] = topic_id
+        if len(self._ended_ids) > _MAX_ENDED_IDS:
+            del self._ended_ids[next(iter(self._ended_ids))]
+
+    def ended_id(self, name: str) -> TopicId:
+        """The id of the topic that had this name last and went; zeros where it is not known."""
+        return self._ended_ids.get(name, ZERO_TOPIC_ID)
 
     def lives(self) -> dict[str, object]:
         """The topics, each with a token that changes when a topic ends and comes again."""
@@ -188,6 +227,11 @@ class MetadataCache:
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         return self._names_by_id.get(topic_id)
+
+    def shadowed_topic(self, shadow: str) -> str | None:
+        """The topic that a resize copies into this one (ADR 53)."""
+        topic_id = shadowed_id(shadow)
+        return None if topic_id is None else self.topic_name(topic_id)
 
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self._brokers

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ottla.bounds.turns import TURN_MS
 from ottla.broker.context.request import CloseConnection
 from ottla.broker.network.answers import Answers
-from ottla.broker.network.direct_lane import DirectLane
+from ottla.broker.network.direct_lane import DirectLane, GroupLane
 from ottla.broker.network.intake import AHEAD, Intake, Reading
 from ottla.broker.requests import dispatch
 from ottla.broker.requests.accounting import Bill, asked_wait_ms, open_bill
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.bounds.turns import Turns
     from ottla.broker.context.services import BrokerServices
     from ottla.broker.network.admission import Admission
+    from ottla.broker.network.shared_appends import SharedAppends
     from ottla.broker.quotas.connection_rates import Turn
     from ottla.security.sasl.server import Authenticated
     from ottla.wire.framing import Chunks
@@ -59,6 +60,7 @@ class Listener(Reading, Protocol):
     failures: RepeatedLines
     # Requests that went to a handler.
     handled_requests: int
+    shared_appends: SharedAppends
 
     @property
     def services(self) -> BrokerServices: ...
@@ -93,7 +95,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         # What the peer has to pass before its requests are served; None once it has for good.
         self._admission = server.new_admission(self, self._answers)
         self._refused = False
-        self._direct_lane = DirectLane(server.listener, self._answers, server.now_ms)
         self.intake = Intake(
             server,
             self._answers,
@@ -101,6 +102,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.abort,
         )
         self._frames, self._queue = self.intake.frames, self.intake.queue
+        self._direct_lane = DirectLane(server.listener, self._answers, server.now_ms, self._queue)
+        self._group_lane = GroupLane(self._answers)
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -114,13 +117,17 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _is_held(self) -> bool:
         """The next request has to wait."""
         return (
-            self._task is not None or self._answers.is_blocked or self._muted or self._turn_is_due
+            self._task is not None
+            or self._answers.is_blocked
+            or self._muted
+            or self._turn_is_due
+            or self._direct_lane.is_shared
         )
 
     @property
     def busy(self) -> bool:
         """A request is under way."""
-        return self._task is not None or bool(self._answers.parked)
+        return self._task is not None or bool(self._answers.parked) or self._direct_lane.is_shared
 
     # asyncio's callbacks
 
@@ -154,13 +161,18 @@ class ClientConnection(asyncio.BufferedProtocol):
         server, intake = self.server, self.intake
         self.last_active = self._now()
         data = server.read_buffer[:nbytes]
-        intake.note_read(nbytes)
+        is_first = intake.note_read(nbytes)
         taken = 0
         if (
-            server.processing
+            is_first
+            and server.processing
             and self._admission is None
             and not (self._queue or self._frames.partial or self._is_held)
         ):
+            if server.turn.is_crowded and self._direct_lane.share(
+                server.services, server.shared_appends, data, self._frames.max_bytes
+            ):
+                return
             taken = self._direct_lane.serve_in_place(server.services, data, self._frames.max_bytes)
             if taken == nbytes:
                 return
@@ -171,11 +183,12 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         # uvloop delivers bytes once more after a pause in `connection_made`.
         if not self._is_held and server.processing:
-            if taken and self._direct_lane.is_over_time:
+            if not is_first or (taken and self._direct_lane.is_over_time):
                 self._wait_for_turn()
             else:
                 self._serve_queue()
         if self._queue or self._is_held:
+            self._direct_lane.is_followed = self._direct_lane.is_shared
             intake.is_ahead(nbytes - taken)
         intake.count()
 
@@ -254,6 +267,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         if not self.server.processing or answers.gathering:
             return
         queue, now_ms = self._queue, self.server.now_ms
+        if not queue:
+            if not self._is_held:
+                self.intake.is_served()
+            return
         # Most requests come alone, and need no clock.
         turn_ends_ms = now_ms() + TURN_MS if len(queue) > 1 else 0.0
         answers.gathering = True
@@ -264,7 +281,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         finally:
             answers.gathering = False
             answers.flush()
-        if not self._is_held and not queue:
+        if not queue and not self._is_held:
             self.intake.is_served()
 
     def _wait_for_turn(self) -> None:
@@ -283,7 +300,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             taken = self._admission.serve_first(queue)
             if taken is not None:
                 return taken
-        if self._direct_lane.serve_queued(self.server.services, queue):
+        services = self.server.services
+        if self._group_lane.serve_queued(services, queue):
+            return True
+        if self._direct_lane.serve_queued(services, queue):
             return True
         if self._answers.parked:
             return False
@@ -316,7 +336,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         services = server.services
         bill = open_bill(services, len(frame), self.principal)
         try:
-            call = await dispatch.read_in_turns(frame, services.turns)
+            if len(frame) < dispatch.LARGE_FRAME_BYTES:
+                call = dispatch.read(frame)
+            else:
+                call = await dispatch.read_in_turns(frame, services.turns)
             dispatch.begin(
                 services,
                 call,
@@ -327,7 +350,13 @@ class ClientConnection(asyncio.BufferedProtocol):
             )
             try:
                 response = await (call.running if bill is None else bill.run(call))
-                await self._answer(call, bill, response)
+                encoded = self._encoded(call, bill, response)
+                if isinstance(encoded, list):
+                    self._answers.write(encoded)
+                else:
+                    await _write_in_turns(self._answers, services.turns, encoded)
+                if bill is not None:
+                    bill.close(response)
             except CloseConnection:
                 raise
             except Exception as error:
@@ -377,15 +406,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._serve_queue()
         self.intake.count()
 
-    async def _answer(self, call: dispatch.Call, bill: Bill | None, response: Any) -> None:
-        self._mute(asked_wait_ms(response) if bill is None else bill.charge(response))
-        encoded = dispatch.encode_answer(call, response)
-        if isinstance(encoded, list):
-            self._answers.write(encoded)
-        else:
-            await _write_in_turns(self._answers, self.server.services.turns, encoded)
-        if bill is not None:
-            bill.close(response)
+    def _encoded(
+        self, call: dispatch.Call, bill: Bill | None, response: Any
+    ) -> Chunks | Generator[None, None, Chunks]:
+        wait_ms = asked_wait_ms(response) if bill is None else bill.charge(response)
+        if wait_ms > 0:
+            self._mute(wait_ms)
+        return dispatch.encode_answer(call, response)
 
     async def _answer_failure(
         self, call: dispatch.Call, bill: Bill | None, error: Exception

@@ -21,29 +21,55 @@ READ_AHEAD_BYTES = 256 * 1024
 # Why nothing is read from a peer: it is ahead of what is served, memory is full, or others want
 # their turn.
 AHEAD, NO_MEMORY, OTHERS = 1, 2, 4
+# Connections that are read in one round of the event loop.
+CROWD = 16
 
 
 class ReadingTurn:
-    """How long all connections of a listener together read on in one round of the event loop. Those
-    that come after it read once: thirty that send as fast as they can hold up a thirty-first no
-    longer than one does."""
+    """What all connections of a listener may read in one round of the event loop.
 
-    __slots__ = ("_since_ms",)
+    Each is served once. Where a thousand have something to read libuv asks for more, up to 48
+    times, before anything else has its turn; those whose clients have taken their answers meanwhile
+    would be served again and again, and new ones, timers and tasks not at all.
 
-    def __init__(self) -> None:
+    One that fills its buffer is read on, for as long as a turn of all of them together. Those that
+    come after it read once: thirty that send as fast as they can hold up a thirty-first no longer
+    than one does.
+    """
+
+    __slots__ = ("_on_end", "_readers", "_since_ms", "is_crowded", "round")
+
+    def __init__(self, on_end: Callable[[], None] = lambda: None) -> None:
+        """`on_end` is called when everybody has been read."""
+        self._on_end = on_end
+        # Connections that were read in this round.
+        self._readers = 0
+        # As many were read in the last round as make it worth to append what they send together.
+        self.is_crowded = False
+        # Its number.
+        self.round = 0
         # 0: nobody has filled a buffer in this round.
         self._since_ms = 0.0
 
-    def is_over(self, now_ms: float, loop: asyncio.AbstractEventLoop) -> bool:
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Somebody reads."""
+        if not self._readers:
+            loop.call_soon(self._end_round)
+        self._readers += 1
+
+    def is_over(self, now_ms: float) -> bool:
         """Asked after a read that filled the buffer."""
         if not self._since_ms:
             self._since_ms = now_ms
-            loop.call_soon(self._end_round)
             return False
         return now_ms - self._since_ms >= TURN_MS
 
     def _end_round(self) -> None:
+        self.round += 1
+        self.is_crowded = self._readers >= CROWD
+        self._readers = 0
         self._since_ms = 0.0
+        self._on_end()
 
 
 class Reading(Protocol):
@@ -75,6 +101,7 @@ class Intake:
         "_frame_since",
         "_paused",
         "_reading",
+        "_round",
         "_transport",
         "_unserved_bytes",
         "frames",
@@ -87,6 +114,8 @@ class Intake:
         self, reading: Reading, answers: Answers, max_bytes: int, abort: Callable[[], None]
     ) -> None:
         self._reading = reading
+        # The round of the event loop in which the peer was read last.
+        self._round = -1
         self._answers = answers
         self._abort: Callable[[], None] | None = abort
         self.frames = FrameReader(max_bytes)
@@ -123,15 +152,21 @@ class Intake:
         memory = reading.memory
         return reading.read_buffer if memory.used < memory.tight_at else reading.small_read_buffer
 
-    def note_read(self, nbytes: int) -> None:
-        """As long as reads fill the buffer libuv reads on, up to 32 times: not for longer than a
-        turn of all connections together."""
+    def note_read(self, nbytes: int) -> bool:
+        """False where the connection has had its turn in this round of the event loop. As long as
+        reads fill the buffer libuv reads on, up to 32 times: not for longer than a turn of all
+        connections together."""
         reading = self._reading
+        turn = reading.turn
+        if self._round == turn.round:
+            return False
+        turn.begin(reading.loop)
         if nbytes < len(reading.read_buffer):
-            return
-        if reading.turn.is_over(reading.now_ms(), reading.loop):
+            self._round = turn.round
+        elif turn.is_over(reading.now_ms()):
             self.pause(OTHERS)
             reading.loop.call_soon(self.resume, OTHERS)
+        return True
 
     def take(self, data: memoryview, now: float) -> None:
         """Raises FrameTooLarge."""

@@ -18,6 +18,7 @@ from ottla.broker.network.connection import logger as connection_logger
 from ottla.broker.network.intake import ReadingTurn
 from ottla.broker.network.limits import ConnectionQuotas
 from ottla.broker.network.memory import SMALL_BYTES, ConnectionMemory, limit_of
+from ottla.broker.network.shared_appends import SharedAppends
 from ottla.broker.requests import dispatch
 from ottla.errors import InvariantViolated
 
@@ -82,7 +83,8 @@ class BrokerServer:
         self.small_read_buffer = self.read_buffer[:SMALL_BYTES]
         self.memory = memory or ConnectionMemory(limit_of(config))
         self.now_ms = runtime.clock.monotonic_ms
-        self.turn = ReadingTurn()
+        self.shared_appends = SharedAppends(self.listener)
+        self.turn = ReadingTurn(self._everybody_was_read)
         # Requests that went to a handler.
         self.handled_requests = 0
         self.closings = RepeatedLines(connection_logger, runtime.clock)
@@ -104,6 +106,10 @@ class BrokerServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_gone: asyncio.Event | None = None
+
+    def _everybody_was_read(self) -> None:
+        if self._services is not None:
+            self.shared_appends.flush(self._services.replica_manager.appends)
 
     @property
     def services(self) -> BrokerServices:

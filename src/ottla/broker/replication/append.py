@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.replication.examiner import Examiner
+from ottla.broker.replication.key_guards import KeyGuards, Sender
 from ottla.broker.replication.produce_waits import ProduceWait, SingleProduceWait
 from ottla.broker.replication.refusals import Refusals
 from ottla.broker.replication.timeouts import Timeouts
@@ -90,6 +91,7 @@ class Appends:
         self._timeouts = timeouts
         self._examiner = examiner
         self.refusals = Refusals(clock.monotonic_ms)
+        self._key_guards = KeyGuards(clock, partitions.partition_count)
         # Of all producers since the broker started, for those who look at it.
         self.taken_bytes = 0
         self.taken_records = 0
@@ -107,12 +109,14 @@ class Appends:
         internal_topics_allowed: bool = False,
         from_coordinator: bool = False,
         client_id: str | None = None,
+        client_host: str = "",
     ) -> dict[TopicPartition, ProduceResult]:
         """Appends as leader; with acks -1 it returns when the in-sync replicas have it all."""
         if acks not in _VALID_ACKS:
             return {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries}
         allowed = internal_topics_allowed or from_coordinator or client_id == _ADMIN_CLIENT
         origin = Origin.COORDINATOR if from_coordinator else Origin.CLIENT
+        sender = Sender(client_host, client_id)
         results: dict[TopicPartition, ProduceResult] = {}
         wait: ProduceWait | None = None
         for tp, data in entries.items():
@@ -122,11 +126,14 @@ class Appends:
                         ErrorCode.INVALID_TOPIC_EXCEPTION,
                         f"Cannot append to internal topic {tp.topic}",
                     )
-                checked = await self._checked(tp, data, acks, origin)
+                info = self._append_plainly(tp, data, acks, origin)
+                if info is None:
+                    checked = await self._checked(tp, data, acks, origin, sender)
                 # Only now: whose it is may have changed meanwhile.
                 partition = self.partitions.require(tp)
                 log = partition.leader_log()
-                info = self._append_one(partition, log, data, checked, acks, origin)
+                if info is None:
+                    info = self._append_one(partition, log, data, checked, acks, origin)
             except KafkaError as error:
                 self.refusals.note(tp, data, error.code)
                 if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -158,6 +165,25 @@ class Appends:
                 results[tp] = _with_error(results[tp], code)
         return results
 
+    def _append_plainly(
+        self, tp: TopicPartition, data: memoryview, acks: int, origin: Origin
+    ) -> AppendInfo | None:
+        """As the direct lane does it; None: nothing was done, and the batch gets a second look.
+        Raises KafkaError where the disk fails."""
+        partition = self.partitions.get(tp)
+        if partition is None or origin is not Origin.CLIENT or tp in self.refusals:
+            return None
+        if tp.topic in self.partitions.fenced_topics:
+            return None
+        log = partition.log
+        try:
+            bases = partition.append_plain((data,), acks)
+        except OSError as error:
+            raise self._lost_folder(partition, error) from None
+        if not bases or log is None:
+            return None
+        return AppendInfo(bases[0], log.end_offset - 1, _NO_TIME)
+
     def _refused(self, tp: TopicPartition, error: KafkaError) -> ProduceResult:
         log = self.partitions.log(tp)
         rejected = error.record_errors if isinstance(error, RecordsRejected) else []
@@ -177,12 +203,19 @@ class Appends:
         """The first of some batches that come from anybody (`is_open_to_all`) for one partition:
         their base offsets, the offset behind them, their append time. No base offsets: nothing was
         done, and the first batch is for the general lane."""
-        if partition.tp in self.refusals or log.settings.flush_messages < _NEVER:
+        if (
+            partition.tp in self.refusals
+            or log.settings.flush_messages < _NEVER
+            or partition.tp.topic in self.partitions.fenced_topics
+        ):
             return [], -1, _NO_TIME
         try:
             bases = partition.append_plain(batches, acks)
         except OSError as error:
             self._log_manager.dirs.failed(log.data_dir, error)
+            return [], -1, _NO_TIME
+        except KafkaError:
+            # A log that is damaged: the general lane says so.
             return [], -1, _NO_TIME
         if bases:
             end_offset = log.end_offset
@@ -200,7 +233,7 @@ class Appends:
         self, partition: Partition, log: Log, data: memoryview, acks: int
     ) -> AppendInfo | None:
         """None where it takes long to look at, and where it is refused."""
-        if not _is_one_batch(data):
+        if not _is_one_batch(data) or log.settings.ottla_key_guard:
             return None
         try:
             checked = self._examiner.try_at_once(log.check_in_steps(data))
@@ -234,13 +267,25 @@ class Appends:
         self.taken_records += records
 
     async def _checked(
-        self, tp: TopicPartition, data: memoryview, acks: int, origin: Origin
+        self, tp: TopicPartition, data: memoryview, acks: int, origin: Origin, sender: Sender
     ) -> Checked:
         """The batches that may be appended; raises KafkaError."""
         partition = self.partitions.require(tp)
         log = partition.leader_log()
         partition.check_in_sync(acks)
-        return await self._examiner.finish(log.check_in_steps(data, origin))
+        checked = await self._examiner.finish(log.check_in_steps(data, origin))
+        if log.settings.ottla_key_guard and origin is Origin.CLIENT:
+            await self._guard_keys(log, checked, sender)
+        return checked
+
+    async def _guard_keys(self, log: Log, checked: Checked, sender: Sender) -> None:
+        """Raises KafkaError for a batch with a key of another partition."""
+        guards = self._key_guards
+        guard = guards.standing(log)
+        if guard is not None:
+            errors = await self._examiner.finish(guards.misplaced(log, guard, checked))
+            if errors:
+                raise guards.refuse(log, checked, errors, sender)
 
     def _append_one(
         self,
@@ -252,6 +297,8 @@ class Appends:
         origin: Origin,
     ) -> AppendInfo:
         """What was made of `data`. Raises KafkaError; then nothing was appended."""
+        if origin is Origin.CLIENT and partition.tp.topic in self.partitions.fenced_topics:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         earlier = self.refusals.of_an_earlier_batch(partition, data)
         if earlier is not None:
             raise KafkaError(earlier)
@@ -260,8 +307,12 @@ class Appends:
                 checked, acks=acks, origin=origin, now_ms=self._clock.monotonic_ms()
             )
         except OSError as error:
-            self._log_manager.dirs.failed(log.data_dir, error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+            raise self._lost_folder(partition, error) from None
+
+    def _lost_folder(self, partition: Partition, error: OSError) -> KafkaError:
+        if partition.log is not None:
+            self._log_manager.dirs.failed(partition.log.data_dir, error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
 
 def _outcome(partition: Partition, log: Log, required_offset: int) -> ErrorCode | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ottla.wire import messages as m
 
     PartitionState = m.LeaderAndIsrRequest.LeaderAndIsrPartitionState
+
+logger = logging.getLogger(__name__)
 
 # Leader epochs of a StopReplica that is carried out whatever the partition's own epoch is.
 NO_EPOCH = -1
@@ -81,6 +84,30 @@ class ControllerOrders:
             -1 if log is None else log.epochs.latest,
         )
         return order.state.leader_epoch - known > _LIKELY_ELECTIONS
+
+    async def take_over_renamed(self, orders: Iterable[Order]) -> None:
+        """Logs that are here under the former name of their topic get the new one (ADR 51). Their
+        replicas stop being hosted under the old one, and nobody writes to them until the order is
+        carried out. A copy on its way to another folder of this broker is given up."""
+        found = self._logs.renamed.find(
+            {
+                order.tp: order.topic_id
+                for order in orders
+                if self._broker_id in order.state.replicas
+                and not self._partitions.is_offline(order.tp)
+            }
+        )
+        if not found:
+            return
+        for tp, log in found.items():
+            self._replicas.stop_hosting(log.tp)
+            self._logs.delete_future(log.tp)
+            nameless = self._logs.get(tp)
+            if nameless is not None and nameless.end_offset:
+                await self._replicas.set_aside(tp)
+            elif nameless is not None:
+                self._replicas.delete(tp)
+        await self._logs.renamed.rename(found)
 
     async def make_logs_ahead(self, orders: Iterable[Order]) -> None:
         """The slow part of a large request, before its orders are carried out in one go."""
@@ -162,9 +189,18 @@ class ControllerOrders:
             log = self._logs.get_or_create(
                 order.tp, is_new=order.state.is_new, topic_id=order.topic_id
             )
+            if log.topic_id == ZERO_TOPIC_ID != order.topic_id:
+                self._distrust(log, order.state.leader)
         if log.topic_id == ZERO_TOPIC_ID != order.topic_id:
             log.assign_topic_id(order.topic_id)
         return log
+
+    def _distrust(self, log: Log, leader: int) -> None:
+        """A log that was never synced may have lost its id in a power cut, and have records of an
+        earlier topic of that name. Whoever follows gets everything from the leader."""
+        if leader >= 0 and leader != self._broker_id and log.end_offset and not log.recovery_point:
+            logger.warning("%s: nobody knows of which topic its records are, they go", log.tp)
+            self._logs.removals.add_files(log, log.truncate_fully_and_start_at(0))
 
     def _make_leaders(self, orders: list[Order], sender: Sender, errors: Errors) -> None:
         self._fetchers.remove([order.tp for order in orders])

@@ -34,6 +34,9 @@ class HostedPartitions:
         self._make = make
         self._partitions: dict[TopicPartition, Partition] = {}
         self._offline: set[TopicPartition] = set()
+        # Topics that take no records now, and those that consumers may not read (ADR 53).
+        self.fenced_topics: set[str] = set()
+        self.closed_topics: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -59,6 +62,14 @@ class HostedPartitions:
     def is_known(self, tp: TopicPartition) -> bool:
         """Whether the partition exists, here or elsewhere in the cluster."""
         return tp in self._partitions or tp in self._offline or self._metadata_cache.contains(tp)
+
+    def partition_count(self, topic: str) -> int:
+        """As clients are told; 0 where the topic is not known."""
+        return len(self._metadata_cache.topic_partitions(topic))
+
+    def leads(self, tp: TopicPartition) -> bool:
+        partition = self._partitions.get(tp)
+        return partition is not None and partition.is_leader
 
     def log(self, tp: TopicPartition) -> Log | None:
         partition = self._partitions.get(tp)

@@ -16,6 +16,8 @@ class Verdict(Enum):
     OURS = "ours"
     # Its topic was deleted, or there is nothing in it.
     ENDED = "ended"
+    # Its topic was deleted and may be wanted back (ADR 50).
+    KEPT = "kept"
     # Nobody asked for its end, and no topic of now has its id: it is kept.
     STRAY = "stray"
 
@@ -33,8 +35,11 @@ def judge(log: Log, topic: TopicAssignment | None, ended: Mapping[TopicId, Ended
     if topic is not None and topic.topic_id == log.topic_id:
         # A deletion under way counts only once the znode is gone: it may still be called off.
         return Verdict.OURS if log.tp.partition in topic.partitions else Verdict.STRAY
+    # By its id alone: the topic may have had another name when it ended (ADR 51).
     entry = ended.get(log.topic_id)
-    return Verdict.ENDED if entry and entry.topic == log.tp.topic else Verdict.STRAY
+    if entry is None:
+        return Verdict.STRAY
+    return Verdict.ENDED if entry.kept is None else Verdict.KEPT
 
 
 def has_moved_away(

@@ -46,6 +46,12 @@ class OrderEpochs:
         self._stored_epoch = controller_epoch
         self._asking = asyncio.Lock()
 
+    def registration_ended(self) -> None:
+        """Orders for it that are still under way count no more: what they are about may have ended
+        since, and this broker may have said that it has nothing of that. The next registration has
+        a higher epoch in any case."""
+        self.broker_epoch += 1
+
     async def check(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         """As `refusal`, and 31 for an epoch that no controller has. Raises StoreError where the
         store cannot be asked: then nobody knows, and the order has to come again."""

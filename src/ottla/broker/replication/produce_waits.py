@@ -85,24 +85,30 @@ class ProduceWait:
             self.future.set_result(None)
 
     def _expire(self) -> None:
-        if self.done:
-            return
-        for tp in self._pending:
-            self.errors[tp] = ErrorCode.REQUEST_TIMED_OUT
-        self._pending.clear()
-        self.future.set_result(None)
+        # Done already: whoever waited for it was cancelled, and the queues do not know that yet.
+        if not self.done:
+            for tp in self._pending:
+                self.errors[tp] = ErrorCode.REQUEST_TIMED_OUT
+            self._pending.clear()
+            self.future.set_result(None)
         for queue in self._queues:
             queue.sweep()
 
 
 class ProduceQueue:
-    """Produce requests that wait for one partition, by the offset they need."""
+    """Produce requests that wait for one partition, by the offset they need.
 
-    __slots__ = ("_tp", "_waits")
+    Some of them may have timed out already; those never outnumber the others for long, and count
+    until they are swept out (as in Kafka's PurgatorySize).
+    """
+
+    __slots__ = ("_sweeps", "_tp", "_waits")
 
     def __init__(self, tp: TopicPartition) -> None:
         self._tp = tp
         self._waits: deque[tuple[int, ProduceWaiter]] = deque()
+        # Since all of the queue was looked at.
+        self._sweeps = 0
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -124,5 +130,12 @@ class ProduceQueue:
             wait.resolve(self._tp, error)
 
     def sweep(self) -> None:
-        if any(wait.done for _, wait in self._waits):
-            self._waits = deque(entry for entry in self._waits if not entry[1].done)
+        """One of them may be done. When thousands time out this is called for each: all of the
+        queue is looked at only once half as many were told of as it has entries."""
+        waits = self._waits
+        while waits and waits[0][1].done:
+            waits.popleft()
+        self._sweeps += 1
+        if self._sweeps * 2 > len(waits):
+            self._waits = deque(entry for entry in waits if not entry[1].done)
+            self._sweeps = 0

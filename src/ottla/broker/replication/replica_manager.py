@@ -151,6 +151,11 @@ class ReplicaManager:
         self.stop_hosting(tp)
         await self.log_manager.set_aside(tp)
 
+    async def keep(self, tp: TopicPartition) -> bool:
+        """Takes the replica away and puts its log into the trash; False where that fails."""
+        self.stop_hosting(tp)
+        return await self.log_manager.trash_moves.keep(tp, lambda: self.partitions.get(tp) is None)
+
     def stop_hosting(self, tp: TopicPartition) -> None:
         """Takes the replica away and leaves its log as it is."""
         if self.partitions.get(tp) is not None:

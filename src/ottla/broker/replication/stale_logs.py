@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.replication.log_verdicts import Verdict, has_moved_away, judge
+from ottla.broker.replication.trashed_logs import TrashedLogs
 from ottla.metadata.ended import EndedTopic, EndedTopicZnode
+from ottla.metadata.renames import RenameZnode
+from ottla.metadata.resizes import ResizeZnode
 from ottla.metadata.store import BadVersionError, NoNodeError, StoreError
 from ottla.metadata.znodes import (
     DeleteTopicZnode,
@@ -27,6 +30,7 @@ from ottla.metadata.znodes import (
     TopicsZnode,
     TopicZnode,
 )
+from ottla.topics.names import OWN_PREFIX
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition, format_topic_id
 
 if TYPE_CHECKING:
@@ -51,9 +55,18 @@ V = TypeVar("V")
 class StaleLogs:
     """Compares the logs of a broker with what the store says of their topics."""
 
-    def __init__(self, store: MetadataStore, replicas: ReplicaManager) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        replicas: ReplicaManager,
+        load_settings: Callable[[Collection[str], Collection[str]], Awaitable[None]] | None = None,
+    ) -> None:
+        """`load_settings` reads the configs of topics, those of the second list once more: a log
+        that is given another name goes by the configs of that name from then on."""
         self._store = store
         self._replicas = replicas
+        self.trash = TrashedLogs(store, replicas, self.strike_off)
+        self._load_settings = load_settings
 
     async def settle(
         self, only: Collection[str] | None = None, *, free_names: bool = False
@@ -69,18 +82,26 @@ class StaleLogs:
         # In this order: see `judge`.
         topics = await _gather(sorted({tp.topic for tp in logs}), self._topic)
         ended = await self._ended_topics()
+        verdicts = {tp: judge(log, topics[tp.topic], ended) for tp, log in logs.items()}
+        # First of all: a log that has another name now may need the place of one that ended.
+        await self._take_away_ended(logs, verdicts)
+        await self._follow_renames(
+            [
+                log
+                for tp, log in logs.items()
+                if log.topic_id != ZERO_TOPIC_ID and verdicts[tp] is Verdict.STRAY
+            ]
+        )
         for tp, log in logs.items():
             topic = topics[tp.topic]
             # A log that was made while the store was asked belongs to a topic of now.
             if log_manager.get(tp) is not log:
                 continue
-            verdict = judge(log, topic, ended)
-            log.is_stray = verdict is Verdict.STRAY
-            if verdict is Verdict.ENDED:
-                self._delete(tp, "its topic was deleted")
-            elif verdict is Verdict.STRAY and topic is not None:
+            log.is_stray = verdicts[tp] is Verdict.STRAY
+            if log.is_stray and topic is not None:
                 await self._make_room(log, topic, free_name=free_names)
         await log_manager.removals.make_durable()
+        await self.trash.look()
         await self._confirm(ended)
         return frozenset(
             tp.topic
@@ -130,9 +151,20 @@ class StaleLogs:
         cache, log_manager = self._replicas.metadata_cache, self._replicas.log_manager
         lives = cache.lives()
         names = frozenset(await self._store.children(TopicsZnode.path()))
+        # Read after the names: an entry is there before the old name goes, and stays until every
+        # group's offsets are carried over. The controller's next word names the topic's new name.
+        renamed = await self._renamed_topics()
+        shadows = await self._swapped_shadows()
         now = cache.lives()
         cache.forget(
-            [name for name, life in lives.items() if name not in names and now.get(name) is life]
+            [
+                name
+                for name, life in lives.items()
+                if name not in names
+                and now.get(name) is life
+                and cache.topic_id(name) not in renamed
+                and name not in shadows
+            ]
         )
         ended = await self._ended_topics()
         await self.settle(
@@ -155,15 +187,20 @@ class StaleLogs:
         cache, own_id = self._replicas.metadata_cache, self._replicas.broker_id
         found = []
         for log in self._replicas.log_manager.logs():
-            state = cache.partition_state(log.tp)
-            # A list edited by hand leaves the leader where it was, and there are the records. A
-            # move takes a replica out of the ISR before it takes it out of the list.
-            moved = state is not None and own_id not in (*state.replicas, *state.isr, state.leader)
-            is_unheard_of = (
-                all_told and state is None and self._replicas.partitions.get(log.tp) is None
-            )
-            if moved or is_unheard_of or _differ(log.topic_id, cache.topic_id(log.tp.topic)):
-                found.append(log.tp)
+            tp = log.tp
+            state = cache.partition_state(tp)
+            if state is None:
+                is_suspect = all_told and self._replicas.partitions.get(tp) is None
+            else:
+                # A list edited by hand leaves the leader where it was, and there are the records. A
+                # move takes a replica out of the ISR before it takes it out of the list.
+                is_suspect = (
+                    own_id not in state.replicas
+                    and own_id not in state.isr
+                    and own_id != state.leader
+                )
+            if is_suspect or _differ(log.topic_id, cache.topic_id(tp.topic)):
+                found.append(tp)
         return found
 
     async def settle_suspects(self, suspects: Collection[TopicPartition]) -> None:
@@ -192,7 +229,68 @@ class StaleLogs:
         if rest:
             await self.settle(rest)
 
+    async def _follow_renames(self, logs: Collection[Log]) -> None:
+        """Logs of topics that go on under another name get it. All topics are read for that, but
+        only where there is a log that no topic seems to own.
+
+        One whose new name another log has is next when that one has gone to its own. Where names
+        went round in a ring, or somebody else has it, a log waits under a name of its own: there it
+        is found by its id, at the next start and by the controller's next order.
+        """
+        if not logs:
+            return
+        names = await self._store.children(TopicsZnode.path())
+        owners = {
+            topic.topic_id: (name, topic)
+            for name, topic in (await _gather(names, self._topic)).items()
+            if topic is not None
+        }
+        log_manager = self._replicas.log_manager
+        wanted = {}
+        for log in logs:
+            name, topic = owners.get(log.topic_id, (None, None))
+            if name is None or topic is None or log.tp.partition not in topic.partitions:
+                continue
+            tp = TopicPartition(name, log.tp.partition)
+            there = log_manager.get(tp)
+            # A second log of the topic is nobody's.
+            if there is None or there.topic_id != log.topic_id:
+                wanted[tp] = log
+        if wanted and self._load_settings is not None:
+            targets = sorted({tp.topic for tp in wanted})
+            await self._load_settings(targets, targets)
+        waiting = dict(wanted)
+        while wanted:
+            step = {tp: log for tp, log in wanted.items() if log_manager.get(tp) is None}
+            if not step:
+                if not waiting:
+                    return
+                log = waiting.pop(next(iter(waiting)))
+                step = {TopicPartition(_waiting_name(log.topic_id), log.tp.partition): log}
+            for log in step.values():
+                self._replicas.stop_hosting(log.tp)
+                log_manager.delete_future(log.tp)
+                # Until an order comes for it.
+                log.is_stray = True
+            await log_manager.renamed.rename(step)
+            wanted = {tp: log for tp, log in wanted.items() if tp not in step}
+            waiting = {tp: log for tp, log in waiting.items() if tp not in step}
+
     # --- doing ------------------------------------------------------------------------------
+
+    async def _take_away_ended(
+        self, logs: Mapping[TopicPartition, Log], verdicts: Mapping[TopicPartition, Verdict]
+    ) -> None:
+        log_manager = self._replicas.log_manager
+        for tp, log in logs.items():
+            if log_manager.get(tp) is not log:
+                continue
+            if verdicts[tp] is Verdict.ENDED:
+                self._delete(tp, "its topic was deleted")
+            elif verdicts[tp] is Verdict.KEPT:
+                logger.info("the log of %s is kept: its topic was deleted and may come back", tp)
+                await self._replicas.keep(tp)
+        await log_manager.removals.make_durable()
 
     def _delete(self, tp: TopicPartition, reason: str) -> None:
         logger.info("the log of %s is deleted: %s", tp, reason)
@@ -218,11 +316,13 @@ class StaleLogs:
             return
         left = {log.topic_id for log in log_manager.logs()}
         left.update(copy.topic_id for copy in log_manager.futures().values())
+        left |= log_manager.trash.topic_ids()
         done = [i for i, entry in ended.items() if own_id in entry.brokers and i not in left]
-        await _gather(done, self._strike_off)
+        await _gather(done, self.strike_off)
 
-    async def _strike_off(self, topic_id: TopicId) -> None:
-        """The last one removes the entry."""
+    async def strike_off(self, topic_id: TopicId) -> None:
+        """The last one removes the entry, unless the topic is in the trash: then it has what
+        brings the topic back."""
         path = EndedTopicZnode.path(topic_id)
         for _ in range(_STRIKE_ATTEMPTS):
             try:
@@ -231,8 +331,8 @@ class StaleLogs:
                 if entry is None or self._replicas.broker_id not in entry.brokers:
                     return
                 others = [b for b in entry.brokers if b != self._replicas.broker_id]
-                if others:
-                    value = EndedTopicZnode.encode(entry.topic, others)
+                if others or entry.kept is not None:
+                    value = EndedTopicZnode.encode(entry.topic, others, entry.kept)
                     await self._store.set(path, value, stat.version)
                 else:
                     await self._store.delete(path, stat.version)
@@ -253,6 +353,28 @@ class StaleLogs:
         ids = [found for found in map(EndedTopicZnode.topic_id, names) if found is not None]
         read = await _gather(ids, self._ended_topic)
         return {topic_id: entry for topic_id, entry in read.items() if entry is not None}
+
+    async def _renamed_topics(self) -> frozenset[TopicId]:
+        try:
+            names = await self._store.children(RenameZnode.parent())
+        except NoNodeError:
+            return frozenset()
+        return frozenset(found for found in map(RenameZnode.topic_id, names) if found is not None)
+
+    async def _swapped_shadows(self) -> frozenset[str]:
+        """Names that topics had until they got those of the ones that they replace (ADR 53): the
+        offsets that are stored under them are still to be carried over."""
+        try:
+            names = await self._store.children(ResizeZnode.parent())
+        except NoNodeError:
+            return frozenset()
+        ids = [found for found in map(ResizeZnode.topic_id, names) if found is not None]
+        read = await _gather([ResizeZnode.path(topic_id) for topic_id in ids], self._data)
+        return frozenset(
+            resize.shadow
+            for data in read.values()
+            if data is not None and (resize := ResizeZnode.decode(data)) and resize.is_swapped
+        )
 
     async def _ended_topic(self, topic_id: TopicId) -> EndedTopic | None:
         data = await self._data(EndedTopicZnode.path(topic_id))
@@ -283,8 +405,13 @@ class StaleLogs:
             return None
 
 
+def _waiting_name(topic_id: TopicId) -> str:
+    """No topic gets such a name by a rename; of an Apache broker's start it is as good as any."""
+    return f"{OWN_PREFIX}waiting.{format_topic_id(topic_id)}"
+
+
 def _differ(one: TopicId, other: TopicId) -> bool:
-    return ZERO_TOPIC_ID not in (one, other) and one != other
+    return one != other and ZERO_TOPIC_ID not in (one, other)
 
 
 async def _gather(keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V]:

@@ -32,7 +32,7 @@ _PRODUCE = 0
 _FETCH = 1
 _API_VERSIONS = 18
 # A frame of at least this size is read in turns: it may hold as many entries as it has bytes.
-_LARGE_FRAME_BYTES = 32 * 1024
+LARGE_FRAME_BYTES = 32 * 1024
 # Structs and strings in all arrays of a request, and every eighth number. A hundred bytes or more
 # of memory go to each; the largest requests that make sense name 50,000 partitions.
 MAX_REQUEST_ENTRIES = 250_000
@@ -100,9 +100,7 @@ def begin(
 
 
 async def read_in_turns(frame: memoryview, turns: Turns) -> Call:
-    """Decodes a request, a large one together with what others have to do."""
-    if len(frame) < _LARGE_FRAME_BYTES:
-        return read(frame)
+    """Decodes a large request together with what others have to do."""
     work = turns.start(_reading(frame))
     return work.result if work.is_done else await turns.finish(work)
 

@@ -97,10 +97,14 @@ _ENTRIES: dict[int, _Entries] = {
         _Entries(("partition_indexes",), "partitions", "PartitionResponse"),
     ),
     65: _Entries(("transactional_ids",), "transaction_states", "TransactionState"),
+    20004: _Entries(("topics",), "results", "UndeletedTopic"),
+    20005: _Entries(("topics",), "results", "PurgedTopic"),
+    20006: _Entries(("topics",), "results", "RenameResult"),
 }
 
 _IDENTITY_FIELDS = (
     "name",
+    "new_name",
     "topic",
     "topic_id",
     "index",

@@ -88,8 +88,13 @@ class GroupReader:
             )
         positions = await self._positions(assigned)
         try:
-            await self._read(RecordReader(self._cluster, positions,
-                                          timeout_ms=self._wanted.timeout_ms))  # fmt: skip
+            reader = RecordReader(
+                self._cluster,
+                positions,
+                timeout_ms=self._wanted.timeout_ms,
+                least_epochs=self._member.committed_epochs,
+            )
+            await self._read(reader)
         except Rebalanced:
             with suppress(Rebalanced):  # too late: whoever gets them next reads them again
                 await self._commit()

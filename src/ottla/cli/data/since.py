@@ -1,4 +1,4 @@
-"""`--since`: how long ago, or a time."""
+"""`--since`, `--from`, `--to`: how long ago, or a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BadMoment(OttlaError):
     """Neither a duration nor a time."""
 
 
-def parse_since(text: str, now_ms: int) -> int:
+def parse_since(text: str, now_ms: int, option: str = "--since") -> int:
     """Milliseconds since 1970, from `90s`, `1h30m` or `PT1H` before now, from an ISO 8601 date or
     time (UTC where it names no zone), or from the milliseconds themselves."""
     if _MILLISECONDS.fullmatch(text):
@@ -36,7 +36,7 @@ def parse_since(text: str, now_ms: int) -> int:
         try:
             return max(now_ms - parse_duration(text), 0)
         except ResetFailed as error:
-            raise BadMoment(f"--since {text}: {error}") from None
+            raise BadMoment(f"{option} {text}: {error}") from None
     with suppress(ValueError, OverflowError):
         from ottla.pipelines.spec_keys import parse_duration_s
 
@@ -45,7 +45,7 @@ def parse_since(text: str, now_ms: int) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise BadMoment(
-            f"--since: {text!r} is neither a duration such as 10m, 1h30m or PT1H, nor a time such "
+            f"{option}: {text!r} is neither a duration such as 10m, 1h30m or PT1H, nor a time such "
             "as 2026-01-31T09:30"
         ) from None
     if moment.tzinfo is None:

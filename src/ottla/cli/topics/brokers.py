@@ -10,7 +10,7 @@ from pathlib import PurePath
 import click
 
 from ottla.cli.options import connect_admin, print_json
-from ottla.cli.topics import output
+from ottla.cli.topics import deleted, output
 from ottla.cli.topics.options import (
     TopicCommandError,
     TopicOptions,
@@ -39,6 +39,7 @@ async def execute(options: TopicOptions) -> None:
     actions: dict[str, Callable[[Admin, TopicOptions], Awaitable[None]]] = {
         "create": _create,
         "list": _list,
+        "list_deleted": deleted.list_deleted,
         "describe": _describe,
         "alter": _alter,
         "delete": _delete,
@@ -157,9 +158,17 @@ async def _delete(admin: Admin, options: TopicOptions) -> None:
     found = await _matching(admin, options)
     if found:
         confirm_deletion(options, found)
+        described = raise_first_error(await admin.describe_topics(found)) if options.purge else {}
         raise_first_error(await admin.delete_topics(found))
-        if options.wait:
+        if options.wait or options.purge:
             await _wait_until_gone(admin, found, options)
+        if options.purge:
+            ids = {topic.topic_id for topic in described.values()}
+            await deleted.purge_all(admin, found, ids, options)
+        if options.folders:
+            await deleted.wait_for_folders(admin, found, options)
+        if options.wait and not options.purge:
+            await deleted.tell_kept(admin, found, options)
     if options.output == "json":
         print_json({"deleted": found})
 

@@ -49,6 +49,7 @@ def _number(_ctx: click.Context, param: click.Parameter, value: str | None) -> i
 @command_config_option
 @flag("create", "Create a topic.")
 @flag("list", "List the topics.")
+@flag("list-deleted", "List deleted topics that can be brought back (ottla undelete).")
 @flag("describe", "Show partitions and configs of topics.")
 @flag("alter", "Add partitions to topics; with --zookeeper also change configs.")
 @flag("delete", "Delete topics.")
@@ -73,6 +74,8 @@ def _number(_ctx: click.Context, param: click.Parameter, value: str | None) -> i
 @flag("yes", "With --delete: do not ask on a terminal.")
 @flag("force", "As --yes, for old scripts.")
 @flag("wait", "With --delete: return when the topics are gone.")
+@flag("folders", "With --wait: also wait until the last folder is off the disks.")
+@flag("purge", "With --delete: for good, past the trash. Waits as --wait does.")
 @click.option(
     "--wait-timeout", type=click.FloatRange(min=0), default=DEFAULT_WAIT_S, show_default=True,
     metavar="SECONDS", help="How long --wait waits.",

@@ -16,7 +16,7 @@ from ottla.config.definitions import java_integer
 from ottla.errors import OttlaError
 from ottla.topics.names import has_collision_chars, is_internal
 
-ACTIONS = ("create", "list", "alter", "describe", "delete")
+ACTIONS = ("create", "list", "alter", "describe", "delete", "list_deleted")
 REPORTS = (
     "under_replicated_partitions",
     "under_min_isr_partitions",
@@ -36,6 +36,8 @@ _GOES_WITH: dict[str, tuple[str, ...]] = {
     "exclude_internal": ("list", "describe"),
     "topic_id": ("describe",),
     "wait": ("delete",),
+    "folders": ("delete",),
+    "purge": ("delete",),
     "yes": ("delete",),
 }
 # What only a broker can tell.
@@ -64,6 +66,7 @@ class TopicOptions:
     output: str = "text"
     create: bool = False
     list: bool = False
+    list_deleted: bool = False
     alter: bool = False
     describe: bool = False
     delete: bool = False
@@ -78,6 +81,8 @@ class TopicOptions:
     force: bool = False
     yes: bool = False
     wait: bool = False
+    folders: bool = False
+    purge: bool = False
     wait_timeout: float = DEFAULT_WAIT_S
     if_exists: bool = False
     if_not_exists: bool = False
@@ -111,7 +116,11 @@ def check_usage(options: TopicOptions) -> None:
     if options.bootstrap_server is not None and options.zookeeper is not None:
         raise click.UsageError("Only one of --bootstrap-server or --zookeeper must be specified")
     action = options.action
-    if action not in ("list", "describe") or (action == "describe" and options.if_exists):
+    if action == "list_deleted" and options.zookeeper:
+        raise _conflict("list_deleted", "zookeeper")
+    if action not in ("list", "list_deleted", "describe") or (
+        action == "describe" and options.if_exists
+    ):
         _require(options, "topic", "topic_id")
     if action == "create" and options.zookeeper and not options.has("replica_assignment"):
         _require(options, "partitions")
@@ -129,6 +138,10 @@ def check_usage(options: TopicOptions) -> None:
             raise _conflict(name, action)
         if options.has(name) and options.zookeeper and name in _NOT_WITH_ZOOKEEPER:
             raise _conflict(name, "zookeeper")
+    if options.purge and options.zookeeper:
+        raise _conflict("purge", "zookeeper")
+    if options.folders and (options.zookeeper or not options.wait):
+        raise click.UsageError('Option "[folders]" needs "[wait]" and brokers to ask')
     if options.has("delete_config") and not options.zookeeper:
         raise _conflict("delete_config", "bootstrap_server")
     if action == "create" and options.has("replica_assignment"):
@@ -228,7 +241,7 @@ def select_topics(names: Sequence[str], options: TopicOptions) -> list[str]:
         return list(names)
     pattern = compile_include_list(wanted)
     found = [name for name in names if pattern.fullmatch(name)]
-    if not found and options.action != "list" and not options.if_exists:
+    if not found and options.action not in ("list", "list_deleted") and not options.if_exists:
         raise TopicCommandError(f"Topic '{wanted}' does not exist as expected")
     return found
 

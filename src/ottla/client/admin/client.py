@@ -15,9 +15,12 @@ from ottla.client.admin.inner_views import InnerViewCalls
 from ottla.client.admin.partitions import PartitionCalls
 from ottla.client.admin.quotas import QuotaCalls
 from ottla.client.admin.records import RecordCalls
+from ottla.client.admin.renames import RenameCalls
+from ottla.client.admin.resizing import ResizeCalls
 from ottla.client.admin.scram import ScramCalls
 from ottla.client.admin.session import error_or_none
 from ottla.client.admin.tokens import TokenCalls
+from ottla.client.admin.trash import TrashCalls
 from ottla.client.admin.types import (
     ClusterDescription,
     CreatedTopic,
@@ -53,8 +56,11 @@ class Admin(
     PartitionCalls,
     QuotaCalls,
     RecordCalls,
+    RenameCalls,
     ScramCalls,
     TokenCalls,
+    ResizeCalls,
+    TrashCalls,
 ):
     """One session; `close` it, or use it as an async context manager."""
 

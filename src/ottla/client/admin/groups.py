@@ -178,8 +178,16 @@ class GroupAdmin:
                     )
         return dict(sorted(found.items()))
 
-    async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """For a group without members only; raises the first error."""
+    async def commit_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        metadata: str = "",
+        once: bool = False,
+    ) -> None:
+        """For a group without members only; raises the first error. With `once` also one that
+        might pass."""
         request_class = m.OffsetCommitRequest
         request = request_class(
             group_id=group_id,
@@ -192,7 +200,7 @@ class GroupAdmin:
                         request_class.OffsetCommitRequestPartition(
                             partition_index=partition.partition,
                             committed_offset=offsets[partition],
-                            committed_metadata="",
+                            committed_metadata=metadata,
                         )
                         for partition in partitions
                     ],
@@ -209,6 +217,7 @@ class GroupAdmin:
             request,
             lambda answer: next(filter(None, codes(answer)), 0),
             versions=_COMMIT_VERSIONS,
+            once=once,
         )
         for code in codes(answer):
             _raise_code(code)

@@ -46,9 +46,11 @@ class Coordinators:
         *,
         versions: tuple[int, int | None] = (0, None),
         answer_ms: float | None = None,
+        once: bool = False,
     ) -> tuple[Any, Node]:
         """The answer and who gave it. `code_of` finds the error that may say "ask elsewhere";
-        `answer_ms` is for requests that are held back on purpose."""
+        `answer_ms` is for requests that are held back on purpose, `once` for those that mean
+        something else a moment later."""
         low, high = versions
         one_request_ms = answer_ms or self._cluster.request_timeout_ms
 
@@ -74,6 +76,8 @@ class Coordinators:
                 raise response_error(code)
             return answer, coordinator
 
+        if once:
+            return await attempt(self._timeout_ms)
         return await self.retry(attempt, timeout_ms=max(self._timeout_ms, answer_ms or 0))
 
     async def _find(self, group_id: str, timeout_ms: float) -> Node:

@@ -78,6 +78,8 @@ class Member:
         self._heartbeat_interval_s = heartbeat_interval_s
         self._member_id = ""
         self._generation = -1
+        # Of the leaders of what was committed, as asked for last (KIP-320).
+        self.committed_epochs: dict[TopicPartition, int] = {}
         # What the leader shared out last; None where another member leads.
         self._counts: dict[str, int] | None = None
         self._heart: asyncio.Task[None] | None = None
@@ -124,12 +126,14 @@ class Member:
             lambda answer: next(filter(None, [answer.error_code, *_codes(answer)]), 0),
             versions=_FETCH_VERSIONS,
         )
-        return {
-            TopicPartition(topic.name, found.partition_index): found.committed_offset
+        known = {
+            TopicPartition(topic.name, found.partition_index): found
             for topic in answer.topics
             for found in topic.partitions
             if found.committed_offset >= 0
         }
+        self.committed_epochs = {tp: found.committed_leader_epoch for tp, found in known.items()}
+        return {tp: found.committed_offset for tp, found in known.items()}
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Raises the first error, Rebalanced where this member's time is over."""

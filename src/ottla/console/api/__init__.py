@@ -15,7 +15,9 @@ from ottla.console.api import (
     quotas,
     rights,
     topic,
+    topic_changes,
     topics,
+    trash,
     users,
     znodes,
 )
@@ -27,6 +29,8 @@ _PAGES = (
     cluster,
     topics,
     topic,
+    topic_changes,
+    trash,
     configs,
     placement,
     life,

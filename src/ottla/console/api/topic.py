@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from ottla.client.admin.groups import GroupAdmin, GroupListing
-from ottla.client.admin.types import NewPartitions
+from ottla.client.admin.types import ConfigResource, NewPartitions
 from ottla.client.cluster import response_error
 from ottla.console import commands
 from ottla.console.api.topics import Assignment, Int32, at_field
@@ -23,6 +23,7 @@ from ottla.console.web.routes import Call, Feed, Route
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topics import names
 from ottla.topics.assignment import BrokerMetadata
+from ottla.topics.configs import DELETE_RETENTION
 from ottla.topics.validation import ExpansionRequest, plan_expansion
 from ottla.types import ZERO_TOPIC_ID, TopicPartition, format_topic_id
 from ottla.wire import messages as m
@@ -106,11 +107,13 @@ class Expanded(msgspec.Struct):
 
 
 class Doomed(msgspec.Struct):
-    """What a deletion takes along; `brokers` have a replica."""
+    """What a deletion takes along; `brokers` have a replica. `kept_ms` is how long it can be
+    brought back, 0 where it is gone for good."""
 
     partitions: int
     bytes: int
     brokers: list[int]
+    kept_ms: int = 0
 
 
 class BrokersQuery(msgspec.Struct):
@@ -304,7 +307,18 @@ async def doomed(call: Call) -> Doomed:
     holding = _replicas(found)
     partitions = [partition.partition_index for partition in found.partitions]
     sizes, _ = await replica_sizes(call.admin, sorted(alive & holding), name, partitions)
-    return Doomed(len(partitions), sum(sizes.values()), sorted(holding))
+    kept_ms = await _kept_ms(call, name)
+    return Doomed(len(partitions), sum(sizes.values()), sorted(holding), kept_ms)
+
+
+async def _kept_ms(call: Call, name: str) -> int:
+    """By its config, which Apache Kafka does not have and some may not see."""
+    resource = ConfigResource.topic(name)
+    answer = (await call.admin.describe_configs([resource]))[resource]
+    if isinstance(answer, KafkaError):
+        return 0
+    values = [item.value for item in answer if item.name == DELETE_RETENTION and item.value]
+    return int(values[0]) if values else 0
 
 
 async def delete(call: Call) -> Doomed:

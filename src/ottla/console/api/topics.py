@@ -18,6 +18,7 @@ from ottla.console.web.failures import from_exception, invalid
 from ottla.console.web.routes import Call, Feed, Route
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topics.assignment import BrokerMetadata
+from ottla.topics.names import SHADOW_PREFIX
 from ottla.topics.validation import MAX_PARTITIONS_PER_REQUEST
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def summaries(taken: Picture) -> dict[str, TopicSummary]:
         factors = [len(ids) for ids in replicas]
         found[topic.name] = TopicSummary(
             topic.name,
-            topic.is_internal,
+            topic.is_internal or topic.name.startswith(SHADOW_PREFIX),
             topic.count,
             max(factors, key=factors.count) if len(set(factors)) > 1 else (factors or [0])[0],
             sum(len(taken.in_sync[entry]) < len(taken.replicas[entry]) for entry in topic.entries),

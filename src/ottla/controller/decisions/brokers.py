@@ -12,7 +12,9 @@ from ottla.controller.events import (
     BrokerModifications,
     UpdateMetadataResponseReceived,
 )
+from ottla.controller.renaming import progress as renames
 from ottla.controller.requests import record_answer, send_update_metadata
+from ottla.controller.resizing import progress as resizes
 from ottla.controller.steps import (
     CloseChannels,
     OpenChannels,
@@ -23,7 +25,7 @@ from ottla.controller.steps import (
     get_paths,
     write,
 )
-from ottla.metadata.marks import OttlaBrokerZnode
+from ottla.metadata.marks import RENAME, RESIZE, OttlaBrokerZnode
 from ottla.metadata.store import Delete
 from ottla.metadata.znodes import BadZnodeError, BrokerIdsZnode, BrokerIdZnode, BrokerInfo
 from ottla.types import TopicPartitionReplica
@@ -107,10 +109,16 @@ def read_marks(
     for broker_id, node in zip(listed, nodes, strict=True):
         live = registered.get(broker_id)
         ctx.ottla_brokers.discard(broker_id)
+        ctx.renaming_brokers.discard(broker_id)
+        ctx.resizing_brokers.discard(broker_id)
         if node is None:
             continue
         if live is None or OttlaBrokerZnode.belongs_to(node.stat, live.epoch):
             ctx.ottla_brokers.add(broker_id)
+            if OttlaBrokerZnode.is_able(node.data, RENAME):
+                ctx.renaming_brokers.add(broker_id)
+            if OttlaBrokerZnode.is_able(node.data, RESIZE):
+                ctx.resizing_brokers.add(broker_id)
         else:
             outdated.append(Delete(OttlaBrokerZnode.path(broker_id), node.stat.version))
     yield from write(outdated)
@@ -144,6 +152,9 @@ def on_broker_change(ctx: ControllerContext, event: BrokerChange) -> Steps[None]
     if changed.dead:
         _remove(ctx, changed.dead)
         yield from on_failure(ctx, changed.dead)
+    if any(changed):
+        yield from renames.brokers_changed(ctx)
+        yield from resizes.brokers_changed(ctx)
 
 
 def on_broker_modifications(ctx: ControllerContext, event: BrokerModifications) -> Steps[None]:
@@ -169,6 +180,7 @@ def on_startup(ctx: ControllerContext, broker_ids: list[int]) -> Steps[None]:
     for broker_id in broker_ids:
         ctx.offline_dir_partitions.pop(broker_id, None)
     existing = [broker_id for broker_id in ctx.brokers if broker_id not in broker_ids]
+    yield from resizes.close_on(ctx, broker_ids)
     yield from send_update_metadata(ctx, existing)
     # A broker that joins knows nothing: it must hear of all partitions before LeaderAndIsr.
     yield from send_update_metadata(ctx, broker_ids, ctx.leadership)

@@ -25,8 +25,12 @@ from ottla.controller.events import (
     ZkPartitionReassignment,
 )
 from ottla.controller.partition_states import PartitionState
+from ottla.controller.renaming import progress
+from ottla.controller.renaming import stored as renames
 from ottla.controller.replica_states import ReplicaState
 from ottla.controller.requests import send_update_metadata
+from ottla.controller.resizing import progress as resizing
+from ottla.controller.resizing import stored as resizes
 from ottla.controller.steps import OpenChannels, Steps, get_children, get_paths, write
 from ottla.controller.stored_leadership import (
     MAX_WRITE_ROUNDS,
@@ -34,6 +38,8 @@ from ottla.controller.stored_leadership import (
     read_dated_states,
     write_states,
 )
+from ottla.controller.trash import keeping, undelete
+from ottla.metadata.ended import StoredEntry
 from ottla.metadata.store import Create, Delete, SetData
 from ottla.metadata.znodes import (
     BadZnodeError,
@@ -45,18 +51,22 @@ from ottla.metadata.znodes import (
     LogDirEventNotificationZnode,
     TopicsZnode,
 )
-from ottla.types import TopicPartition, TopicPartitionReplica
+from ottla.types import TopicId, TopicPartition, TopicPartitionReplica
 
 
 def on_failover(ctx: ControllerContext, event: Failover) -> Steps[None]:
     yield from _enable_features(ctx)
     yield from _delete_log_dir_notifications()
     yield from _delete_isr_notifications()
+    # First of all: a topic on its way back must not be taken for one without states.
+    ended = yield from undelete.resume(ctx, (yield from ended_topics.read()))
     asked, states = yield from _load(ctx)
+    asked = yield from _allowed(ctx, asked, ended)
     yield from _queue_deletions(ctx, asked)
-    yield from ended_topics.take_over(ctx)
+    yield from ended_topics.take_over(ctx, ended)
     yield from _pass_over_returned(ctx, states)
     # Brokers must know who is alive, and who the controller is, before LeaderAndIsr comes.
+    yield from resizing.close_on(ctx, ctx.brokers)
     yield from send_update_metadata(ctx, ctx.brokers)
     yield from _start_replicas(ctx)
     yield from _start_partitions(ctx)
@@ -64,6 +74,8 @@ def on_failover(ctx: ControllerContext, event: Failover) -> Steps[None]:
     started = yield from on_zk_reassignment(ctx, ZkPartitionReassignment())
     yield from partition_moves.resume(ctx, without=started)
     yield from deletion.resume(ctx)
+    yield from progress.resume(ctx)
+    yield from resizing.resume(ctx)
     yield from on_preferred_replica_election(ctx, PreferredReplicaElection())
 
 
@@ -106,6 +118,9 @@ def _load(ctx: ControllerContext) -> Steps[tuple[list[str], dict[TopicPartition,
     for broker in registered.values():
         ctx.add_broker(broker.info, broker.epoch)
     yield from read_all_marks(ctx, registered)
+    # Before the topics are read: afterwards each has one name.
+    yield from renames.take_over(ctx)
+    yield from resizes.take_over(ctx)
     ctx.topics.update((yield from get_children(TopicsZnode.path(), TopicChange())))
     asked = yield from get_children(DeleteTopicsZnode.path(), TopicDeletion())
     assignments = yield from read_topics(ctx, ctx.topics)
@@ -152,6 +167,15 @@ def _pass_over_returned(ctx: ControllerContext, states: dict[TopicPartition, Dat
         states = yield from read_dated_states(outcome.stale)
 
 
+def _allowed(
+    ctx: ControllerContext, asked: list[str], ended: dict[TopicId, StoredEntry]
+) -> Steps[list[str]]:
+    """Protected topics stay, unless their deletion is under way."""
+    begun = {topic for topic in asked if ctx.topic_ids.get(topic) in ended}
+    rest = yield from keeping.refuse_protected(ctx, [t for t in asked if t not in begun])
+    return sorted({*begun, *rest})
+
+
 def _queue_deletions(ctx: ControllerContext, asked: list[str]) -> Steps[None]:
     if not ctx.config.delete_topic_enable:
         yield from write([Delete(DeleteTopicZnode.path(topic)) for topic in asked])
@@ -167,6 +191,9 @@ def _queue_deletions(ctx: ControllerContext, asked: list[str]) -> Steps[None]:
     deletion.mark_ineligible(ctx, offline, "offline replicas")
     moving = {tp.topic for tp in ctx.partitions_being_reassigned}
     deletion.mark_ineligible(ctx, moving, "topic reassignment in progress")
+    renaming = {name for rename in ctx.renames.values() for name in rename.stored[:2]}
+    deletion.mark_ineligible(ctx, renaming, "topic rename in progress")
+    deletion.mark_ineligible(ctx, ctx.topics_changing_hands(), "topic resize in progress")
 
 
 def _start_replicas(ctx: ControllerContext) -> Steps[None]:
@@ -181,7 +208,7 @@ def _start_replicas(ctx: ControllerContext) -> Steps[None]:
             ctx.put_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
             offline.append(replica)
     yield from replica_machine.to_online(ctx, online)
-    yield from replica_machine.to_offline(ctx, offline)
+    yield from replica_machine.to_offline(ctx, offline, just_read=True)
 
 
 def _start_partitions(ctx: ControllerContext) -> Steps[None]:
@@ -193,4 +220,4 @@ def _start_partitions(ctx: ControllerContext) -> Steps[None]:
             ctx.put_partition_state(tp, PartitionState.ONLINE)
         else:
             ctx.put_partition_state(tp, PartitionState.OFFLINE)
-    yield from partition_machine.elect_partitions_without_leader(ctx)
+    yield from partition_machine.elect_partitions_without_leader(ctx, just_read=True)

@@ -49,6 +49,9 @@ def on_alter_isr(ctx: ControllerContext, event: AlterIsr) -> Steps[m.AlterPartit
         for partition in topic.partitions:
             tp = TopicPartition(topic.topic_name, partition.partition_index)
             current = ctx.leadership.get(tp)
+            if tp.topic in ctx.topics_with_deletion_started:
+                # What is kept of it has the ISR from before: nobody may count on another one.
+                current = None
             judged = judge(current, request.broker_id, partition, ctx.epoch)
             if isinstance(judged, Update) and current is not None:
                 judged = Update(without_the_gone(ctx, current, judged.state))

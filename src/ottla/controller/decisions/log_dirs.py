@@ -8,7 +8,9 @@ from ottla.controller import replica_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.decisions.brokers import on_replicas_offline
 from ottla.controller.events import LeaderAndIsrResponseReceived, LogDirEventNotification
+from ottla.controller.renaming import progress as renames
 from ottla.controller.requests import record_answer
+from ottla.controller.resizing import progress as resizes
 from ottla.controller.steps import Steps, get_children, get_paths, write
 from ottla.errors import ErrorCode
 from ottla.metadata.store import Delete
@@ -64,3 +66,5 @@ def on_leader_and_isr_response(
         yield from on_replicas_offline(
             ctx, [TopicPartitionReplica(tp.topic, tp.partition, broker_id) for tp in newly_lost]
         )
+    yield from renames.resume(ctx)
+    yield from resizes.resume(ctx)

@@ -6,7 +6,9 @@ from ottla.controller import deletion
 from ottla.controller.context import ControllerContext
 from ottla.controller.events import StopReplicaResponseReceived, TopicDeletion
 from ottla.controller.requests import record_answer
+from ottla.controller.resizing import progress as resizing
 from ottla.controller.steps import Steps, get_children, write
+from ottla.controller.trash import keeping
 from ottla.errors import ErrorCode
 from ottla.metadata.store import Delete
 from ottla.metadata.znodes import DeleteTopicsZnode, DeleteTopicZnode
@@ -26,12 +28,18 @@ def on_topic_deletion(ctx: ControllerContext, event: TopicDeletion) -> Steps[Non
         ctx.journal.info(f"Removing {','.join(known)} since delete topic is disabled")
         yield from write([Delete(DeleteTopicZnode.path(topic)) for topic in known])
         return
-    new = [topic for topic in known if not ctx.is_queued_for_deletion(topic)]
+    new = yield from keeping.refuse_protected(
+        ctx, [topic for topic in known if not ctx.is_queued_for_deletion(topic)]
+    )
     if new:
         ctx.journal.info(f"Starting topic deletion for topics {','.join(new)}")
     moving = {tp.topic for tp in ctx.partitions_being_reassigned} & set(new)
     ctx.topics_to_delete.update(new)
     deletion.mark_ineligible(ctx, moving, "topic reassignment in progress")
+    renaming = {topic for topic in new if ctx.rename_of(topic) is not None}
+    deletion.mark_ineligible(ctx, renaming, "topic rename in progress")
+    deletion.mark_ineligible(ctx, ctx.topics_changing_hands(), "topic resize in progress")
+    yield from resizing.end_without_topic(ctx)
     yield from deletion.resume(ctx)
 
 

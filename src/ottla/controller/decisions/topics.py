@@ -8,7 +8,16 @@ from ottla.controller import ended_topics, partition_machine, replica_machine
 from ottla.controller.context import ControllerContext
 from ottla.controller.election import Strategy
 from ottla.controller.events import PartitionModifications, TopicChange, TopicDeletion
-from ottla.controller.steps import Post, Read, Steps, failed, get_children, get_nodes, write
+from ottla.controller.steps import (
+    Post,
+    Read,
+    Steps,
+    failed,
+    get_children,
+    get_nodes,
+    get_paths,
+    write,
+)
 from ottla.metadata.store import SetData
 from ottla.metadata.znodes import (
     ReplicaAssignment,
@@ -17,7 +26,7 @@ from ottla.metadata.znodes import (
     TopicsZnode,
     TopicZnode,
 )
-from ottla.types import TopicPartition
+from ottla.types import TopicId, TopicPartition
 
 
 def read_topics(ctx: ControllerContext, topics: Iterable[str]) -> Steps[dict[str, TopicAssignment]]:
@@ -39,13 +48,15 @@ def read_topics(ctx: ControllerContext, topics: Iterable[str]) -> Steps[dict[str
 def give_topic_ids(
     ctx: ControllerContext, assignments: Mapping[str, TopicAssignment]
 ) -> Steps[None]:
-    """Writes an id into every topic znode without one (old tools' work) and learns the rest.
+    """Writes an id into every topic znode without one (old tools' work) or with that of another
+    topic, and learns the rest.
 
     Garbage is left as it is: rewriting it would lose what somebody may still repair.
     """
     missing = {}
+    copies = yield from _copied_ids(ctx, assignments)
     for topic, assignment in assignments.items():
-        if assignment.topic_id is not None:
+        if assignment.topic_id is not None and topic not in copies:
             ctx.topic_ids.setdefault(topic, assignment.topic_id)
         elif assignment.partitions:
             missing[topic] = ctx.topic_ids.get(topic) or ctx.new_topic_id()
@@ -63,6 +74,37 @@ def give_topic_ids(
             ctx.journal.error(f"Topic {topic} got no topic id: {result.error!r}")
         else:
             ctx.topic_ids[topic] = topic_id
+
+
+def _copied_ids(
+    ctx: ControllerContext, assignments: Mapping[str, TopicAssignment]
+) -> Steps[set[str]]:
+    """Topics whose znodes carry the id of another one: somebody has copied a znode. Brokers find
+    the logs of a renamed topic by its id (ADR 51) and would take those of the other topic. The
+    topic that is known keeps the id, else the one whose znode is older."""
+    sharing: dict[TopicId, list[str]] = {}
+    for topic, assignment in assignments.items():
+        if assignment.topic_id is not None and topic not in ctx.topic_ids:
+            sharing.setdefault(assignment.topic_id, []).append(topic)
+    copies: set[str] = set()
+    for topic_id, names in sharing.items():
+        owner = ctx.topic_ids.name_of(topic_id)
+        if owner is None and len(names) > 1:
+            nodes = yield from get_paths([TopicZnode.path(name) for name in names])
+            ages = [
+                (node.stat.czxid, name)
+                for name, node in zip(names, nodes, strict=True)
+                if node is not None
+            ]
+            owner = min(ages, default=(0, names[0]))[1]
+        if owner is not None:
+            copies.update(names)
+            copies.discard(owner)
+    for topic in sorted(copies):
+        ctx.journal.error(
+            f"Topic {topic} has the topic id of another topic and gets one of its own"
+        )
+    return copies
 
 
 def on_topic_change(ctx: ControllerContext, event: TopicChange) -> Steps[None]:

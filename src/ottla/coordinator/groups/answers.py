@@ -14,7 +14,7 @@ _UNAVAILABLE = (
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 )
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
-_TOO_LARGE = (
+TOO_LARGE = (
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.INVALID_FETCH_SIZE,
@@ -23,13 +23,13 @@ _TOO_LARGE = (
 GROUP_WRITE_ERRORS: dict[ErrorCode, ErrorCode] = {
     **dict.fromkeys(_UNAVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     **dict.fromkeys(_MOVED, ErrorCode.NOT_COORDINATOR),
-    **dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    **dict.fromkeys(TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
 }
 OFFSET_WRITE_ERRORS: dict[ErrorCode, ErrorCode] = {
     **dict.fromkeys(_UNAVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     **dict.fromkeys(_MOVED, ErrorCode.NOT_COORDINATOR),
-    **dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+    **dict.fromkeys(TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
 }
 
 

@@ -19,6 +19,7 @@ from ottla.coordinator.groups.answers import (
     LeavingMember,
     MemberDescription,
 )
+from ottla.coordinator.groups.carrying import OffsetCarrier
 from ottla.coordinator.groups.group import (
     UNKNOWN_MEMBER_ID,
     GroupState,
@@ -27,7 +28,10 @@ from ottla.coordinator.groups.group import (
 )
 from ottla.coordinator.groups.offsets import GroupOffsets
 from ottla.coordinator.groups.registry import GroupRegistry
+from ottla.coordinator.groups.switching import OffsetSwitch
 from ottla.coordinator.groups.transactional_offsets import TransactionalOffsets
+from ottla.coordinator.groups.trashed_offsets import KeptUntil, TrashedOffsets, nothing_is_kept
+from ottla.coordinator.groups.uncarried import UncarriedNames
 from ottla.coordinator.ports import ClusterMetadata, CoordinatorConfig, CoordinatorReplicas
 from ottla.errors import ErrorCode
 from ottla.runtime import Runtime
@@ -44,13 +48,18 @@ class GroupCoordinator:
         config: CoordinatorConfig,
         replica_manager: CoordinatorReplicas,
         metadata_cache: ClusterMetadata,
+        kept_until: KeptUntil = nothing_is_kept,
     ) -> None:
         self._random = runtime.random
         self.registry = GroupRegistry(runtime, config, replica_manager, metadata_cache)
-        self.offsets = GroupOffsets(self.registry, config, metadata_cache)
+        trash = TrashedOffsets(self.registry, metadata_cache, runtime.clock, kept_until)
+        self.uncarried = UncarriedNames(metadata_cache)
+        self.offsets = GroupOffsets(self.registry, config, metadata_cache, trash, self.uncarried)
         self.in_transactions = TransactionalOffsets(
             self.registry, config.integer("offset.metadata.max.bytes")
         )
+        self.carrier = OffsetCarrier(self.registry, runtime.clock)
+        self.switch = OffsetSwitch(self.registry, metadata_cache, runtime.clock)
 
     # --- life -----------------------------------------------------------------------------
 

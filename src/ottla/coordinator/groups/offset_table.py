@@ -1,7 +1,8 @@
 """The committed offsets of one group, and the rules by which they expire (KIP-211).
 
 A commit is `pending` from the moment it is handed to the log until the log has answered; a
-transactional one stays pending under its producer id until the marker. Pure.
+transactional one stays pending under its producer id until the marker. What is removed meanwhile
+stays away, whatever the log answers: its tombstone stands behind the commit. Pure.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ottla.coordinator.groups.hidden_names import read_hidden
 from ottla.coordinator.groups.records import CommittedOffset
 from ottla.types import TopicPartition
 
 Commits = Mapping[TopicPartition, CommittedOffset]
+# None: a tombstone.
+Changes = Mapping[TopicPartition, CommittedOffset | None]
 _BEFORE_ALL = -1
 
 
@@ -30,14 +34,24 @@ class _Staged(NamedTuple):
 _Stages = list[_Staged]
 
 
+class UnderWay:
+    """Changes on their way into the log, without what has been removed since (GroupMetadata's
+    removeOffsets ends pending commits too)."""
+
+    __slots__ = ("changes",)
+
+    def __init__(self, changes: Changes) -> None:
+        self.changes = dict(changes)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class OffsetTable:
     """What is visible, what is on its way into the log, and what waits for a marker."""
 
     committed: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
-    # How many commits of a partition are on their way into the log.
-    _pending: dict[TopicPartition, int] = field(default_factory=dict)
-    # Where in the log the visible commit stands, as far as this coordinator wrote it.
+    _pending: dict[TopicPartition, list[UnderWay]] = field(default_factory=dict)
+    # Where in the log the visible commit stands, as far as this coordinator wrote it; or the
+    # tombstone, while older commits may still become visible.
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
     _transactional: dict[int, dict[TopicPartition, _Stages]] = field(default_factory=dict)
 
@@ -45,24 +59,35 @@ class OffsetTable:
     def is_empty(self) -> bool:
         return not (self.committed or self._pending or self._transactional)
 
-    def begin(self, commits: Commits) -> None:
-        for partition in commits:
-            self._pending[partition] = self._pending.get(partition, 0) + 1
+    def begin(self, changes: Changes) -> UnderWay:
+        under_way = UnderWay(changes)
+        for partition in changes:
+            self._pending.setdefault(partition, []).append(under_way)
+        return under_way
 
-    def finish(self, commits: Commits, appended_at: int | None) -> None:
-        """The log has answered with the offset of the commits' batch; None if it refused them.
+    def finish(self, under_way: UnderWay, appended_at: int | None) -> None:
+        """The log has answered with the offset of the changes' batch; None if it refused them.
 
-        The commit that stands later in the log wins, whichever answer came first.
+        The change that stands later in the log wins, whichever answer came first.
         """
-        for partition, commit in commits.items():
-            left = self._pending.get(partition, 0) - 1
-            if left > 0:
-                self._pending[partition] = left
-            else:
-                self._pending.pop(partition, None)
+        for partition, commit in under_way.changes.items():
+            pending = self._pending[partition]
+            pending.remove(under_way)
+            if not pending:
+                del self._pending[partition]
             if appended_at is not None and appended_at >= self._positions.get(partition, -1):
                 self._positions[partition] = appended_at
-                self.committed[partition] = commit
+                if commit is not None:
+                    self.committed[partition] = commit
+                else:
+                    self.committed.pop(partition, None)
+            if partition not in self.committed:
+                self._trim_position(partition)
+
+    def _trim_position(self, partition: TopicPartition) -> None:
+        """Of a tombstone it is of no use any more when nothing is on its way."""
+        if not self.is_unstable(partition):
+            self._positions.pop(partition, None)
 
     def stage(self, producer_id: int, partition: TopicPartition, commit: CommittedOffset) -> None:
         """A transactional commit that the log has: not visible before the transaction's marker."""
@@ -108,6 +133,8 @@ class OffsetTable:
                 self.committed[partition] = commit
                 if position > _BEFORE_ALL:
                     self._positions[partition] = position
+            if partition not in self.committed:
+                self._trim_position(partition)
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """A commit is under way, which a reader of stable offsets must wait for (KIP-447)."""
@@ -115,13 +142,25 @@ class OffsetTable:
             partition in staged for staged in self._transactional.values()
         )
 
+    def has_staged(self, topic: str) -> bool:
+        """Whether offsets of the topic wait for a marker."""
+        return any(tp.topic == topic for staged in self._transactional.values() for tp in staged)
+
+    def has_pending(self, topic: str) -> bool:
+        """Whether commits of the topic are on their way into the log."""
+        return any(tp.topic == topic for tp in self._pending)
+
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Drops offsets, even those pending in a transaction; returns those that were there."""
+        """Drops offsets, even those pending; returns those that the log has or may get. Tombstones
+        of them have to be appended before anything else is."""
         removed = []
         for partition in partitions:
             found = self.committed.pop(partition, None) is not None
             self._positions.pop(partition, None)
             found = self._unstage_partition(partition) or found
+            for under_way in self._pending.pop(partition, ()):
+                del under_way.changes[partition]
+                found = True
             if found:
                 removed.append(partition)
         return removed
@@ -136,7 +175,7 @@ class OffsetTable:
 
     def all_partitions(self) -> set[TopicPartition]:
         staged = (partition for each in self._transactional.values() for partition in each)
-        return {*self.committed, *staged}
+        return {*self.committed, *self._pending, *staged}
 
     def expired(
         self,
@@ -152,7 +191,10 @@ class OffsetTable:
         for partition, commit in self.committed.items():
             if partition.topic in except_topics or self.is_unstable(partition):
                 continue
-            if commit.expire_timestamp_ms is not None:
+            hidden = read_hidden(partition.topic)
+            if hidden is not None:
+                is_due = now_ms >= hidden.until_ms
+            elif commit.expire_timestamp_ms is not None:
                 is_due = now_ms >= commit.expire_timestamp_ms
             else:
                 base = (

@@ -402,6 +402,18 @@ def _remove_member(group: Group, member_id: str, reason: str) -> None:
     complete_join_if_ready(group)
 
 
+def end_generation(group: Group, reason: str) -> int:
+    """Sends every member away, to join anew: what they commit counts no more. How many there
+    were."""
+    count = len(group.members)
+    for member_id in list(group.members):
+        group.remove(member_id)
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare_rebalance(group, reason)
+    complete_join_if_ready(group)
+    return count
+
+
 # --- time ----------------------------------------------------------------------------------------
 
 

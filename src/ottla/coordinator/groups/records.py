@@ -8,7 +8,8 @@ are read. The head of a consumer's subscription (ConsumerProtocolSubscription) i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.coordinator.versioned import (
@@ -27,6 +28,7 @@ _OFFSET_VALUE_VERSION = 3
 _OFFSET_VALUE_VERSION_WITH_RETENTION = 1
 _GROUP_VALUE_VERSION = 3
 _NO_TIMESTAMP = -1
+_LONGEST_TEXT_BYTES = 0x7FFF
 
 
 class OffsetKey(NamedTuple):
@@ -107,9 +109,30 @@ def encode_offset_value(commit: CommittedOffset) -> bytes:
     return encode_versioned(value, _OFFSET_VALUE_VERSION_WITH_RETENTION)
 
 
+class PreparedOffset:
+    """For commits of one partition again and again: the key is made, and all of the value that
+    does not change."""
+
+    __slots__ = ("_pack", "_text", "key", "metadata", "partition")
+
+    def __init__(self, group_id: str, partition: TopicPartition, metadata: str) -> None:
+        self.partition = partition
+        self.metadata = metadata
+        self.key = encode_offset_key(group_id, partition)
+        text = metadata.encode()
+        if len(text) > _LONGEST_TEXT_BYTES:
+            raise WireError(f"metadata of {len(text)} bytes is too long")
+        self._text = len(text).to_bytes(2, "big") + text
+        # Version, offset, leader epoch, metadata, time of the commit.
+        self._pack: Callable[..., bytes] = struct.Struct(f">hqi{len(self._text)}sq").pack
+
+    def value(self, offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
+        return self._pack(_OFFSET_VALUE_VERSION, offset, leader_epoch, self._text, timestamp_ms)
+
+
 def offset_entries(
     group_id: str, commits: Mapping[TopicPartition, CommittedOffset]
-) -> list[tuple[bytes, bytes | None]]:
+) -> list[tuple[bytes, bytes]]:
     """Keys and values of one group's commits."""
     return [
         (encode_offset_key(group_id, tp), encode_offset_value(commit))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ottla.coordinator.fenced_topics import FencedTopics
 from ottla.coordinator.groups.answers import OFFSET_WRITE_ERRORS, Committer
 from ottla.coordinator.groups.group import UNKNOWN_MEMBER_ID, Group
 from ottla.coordinator.groups.offset_table import within_limit
@@ -23,6 +24,9 @@ class TransactionalOffsets:
     def __init__(self, registry: GroupRegistry, max_metadata: int) -> None:
         self._registry = registry
         self._max_metadata = max_metadata
+        # Topics whose offsets no transaction may commit now: they are being renamed or resized
+        # (ADR 51, 53).
+        self.fenced_topics = FencedTopics()
 
     async def commit(
         self,
@@ -34,6 +38,10 @@ class TransactionalOffsets:
         shard = self._registry.find(group_id)
         if isinstance(shard, ErrorCode):
             return dict.fromkeys(commits, shard)
+        ending = self._registry.ending_topics
+        if any(tp.topic in self.fenced_topics or tp.topic in ending for tp in commits):
+            # What clients try again until their time is up.
+            return dict.fromkeys(commits, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         group = shard.entries.get(group_id) or self._registry.create(shard, group_id)
         error = _check_committer(group, committer)
         if error is not ErrorCode.NONE:
@@ -45,7 +53,7 @@ class TransactionalOffsets:
             group.offsets.begin_staged(producer_id, accepted)
             appended_at = None
             try:
-                error, base_offset = await self._registry.shards.append(
+                error, base_offset = await self._registry.append(
                     shard, offset_entries(group_id, accepted), producer
                 )
                 appended_at = base_offset if error is ErrorCode.NONE else None
@@ -53,6 +61,16 @@ class TransactionalOffsets:
                 group.offsets.finish_staged(producer_id, accepted, appended_at)
             results.update(dict.fromkeys(accepted, OFFSET_WRITE_ERRORS.get(error, error)))
         return results
+
+    def open_on(self, topic: str) -> int | ErrorCode:
+        """How many groups have offsets of the topic that wait for a transaction's marker."""
+        if self._registry.shards.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return sum(
+            group.offsets.has_staged(topic)
+            for shard in self._registry.shards.loaded()
+            for group in shard.entries.values()
+        )
 
     def end(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """A marker is in that partition of `__consumer_offsets`: what waited for it shows or

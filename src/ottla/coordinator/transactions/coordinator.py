@@ -13,6 +13,7 @@ import logging
 from collections.abc import Collection, Coroutine
 from typing import NamedTuple, Protocol
 
+from ottla.coordinator.fenced_topics import FencedTopics
 from ottla.coordinator.ports import ClusterMetadata, CoordinatorConfig, CoordinatorReplicas
 from ottla.coordinator.shards import Shard, Shards, ShardSettings
 from ottla.coordinator.transactions import transaction as transactions
@@ -110,6 +111,9 @@ class TransactionCoordinator:
         # Markers under way, by the partition that their transaction belongs to.
         self._deliveries: dict[int, set[asyncio.Task[None]]] = {}
         self._is_active = False
+        # Topics that no transaction may begin to write to: they are being renamed or resized
+        # (ADR 51, 53).
+        self.fenced_topics = FencedTopics()
 
     # --- life -----------------------------------------------------------------------------
 
@@ -212,6 +216,8 @@ class TransactionCoordinator:
             return error
         if transaction.state is State.ONGOING and transaction.partitions.issuperset(partitions):
             return ErrorCode.NONE
+        if any(tp.topic in self.fenced_topics for tp in partitions):
+            return ErrorCode.CONCURRENT_TRANSACTIONS  # tried again by every producer
         step = transaction.prepare_partitions(partitions, self._clock.now_ms())
         return await self._write(shard, transaction, step)
 
@@ -246,6 +252,14 @@ class TransactionCoordinator:
         if self._shards.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return [each for shard in self._shards.loaded() for each in shard.entries.values()]
+
+    def open_on(self, topic: str) -> int | ErrorCode:
+        """How many transactions have partitions of the topic and want their markers. One that is
+        about to get more partitions counts: which they are is not known yet."""
+        found = self.list_all()
+        if isinstance(found, ErrorCode):
+            return found
+        return sum(each.may_hold(topic) for each in found)
 
     # --- by time ----------------------------------------------------------------------------
 

@@ -104,6 +104,12 @@ class Transaction:
     def is_ended(self) -> bool:
         return self.state in _ENDED
 
+    def may_hold(self, topic: str) -> bool:
+        """Whether an open transaction has, or may be about to get, partitions of the topic."""
+        if self.pending is State.ONGOING:
+            return True
+        return any(tp.topic == topic for tp in self.partitions)
+
     def timed_out(self, now_ms: int) -> bool:
         is_open = self.state is State.ONGOING and self.pending is None
         return is_open and self.start_ms + self.timeout_ms < now_ms

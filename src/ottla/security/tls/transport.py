@@ -327,6 +327,9 @@ class TlsTransport(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "ssl_object":
             return self._connection.tls
+        if name == "socket":
+            # Whoever wrote to it would write in plain text.
+            return default
         raw = self._connection.raw
         return default if raw is None else raw.get_extra_info(name, default)
 

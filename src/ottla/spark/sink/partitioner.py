@@ -1,4 +1,4 @@
-"""Which partition each row of a column of keys goes to: `ottla.client.partitioner`, vectorised."""
+"""Which partition each row of a column of keys goes to: `ottla.topics.partitioners`, vectorised."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ottla.client.partitioner import MURMUR2_MULTIPLIER, MURMUR2_SEED, POSITIVE
+from ottla.topics.partitioners import MURMUR2_MULTIPLIER, MURMUR2_SEED, POSITIVE
 from ottla.wire import native
 from ottla.wire.columnar_encode import exported
 

@@ -2,7 +2,9 @@
 
 An offset of the stream is JSON: `{"events":{"id":"…","partitions":{"0":17}}}`. The id is the
 topic's (KIP-516): a topic that was deleted and made again has another one, and is not mistaken for
-the one whose records were read. Clusters without topic ids have an empty id there.
+the one whose records were read. Clusters without topic ids have an empty id there. Where the query
+goes on in another topic of the same name (`kept_group.py`) a micro-batch without records of it says
+so: its end has the new topic's id and, as `from`, the old one's.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
 
 
 class TopicOffsets(NamedTuple):
+    """`carried_from` is the id of the topic that these offsets were translated from."""
+
     topic_id: str
     partitions: dict[int, int]
+    carried_from: str = ""
 
 
 Offsets = dict[str, TopicOffsets]
@@ -56,6 +61,7 @@ def to_json(offsets: Offsets) -> dict[str, Any]:
     return {
         topic: {
             "id": offsets[topic].topic_id,
+            **({"from": offsets[topic].carried_from} if offsets[topic].carried_from else {}),
             "partitions": {
                 str(partition): offsets[topic].partitions[partition]
                 for partition in sorted(offsets[topic].partitions)
@@ -72,6 +78,7 @@ def from_json(value: Any) -> Offsets:
             topic: TopicOffsets(
                 _text(entry["id"]),
                 {int(index): _offset(number) for index, number in entry["partitions"].items()},
+                _text(entry.get("from", "")),
             )
             for topic, entry in value.items()
         }
@@ -100,14 +107,37 @@ def iter_partitions(offsets: Offsets) -> Iterator[tuple[TopicPartition, int]]:
             yield TopicPartition(topic, partition), offset
 
 
-def assemble(topics: Mapping[str, TopicNow], positions: Mapping[TopicPartition, int]) -> Offsets:
-    """Offsets with the ids that the topics have now."""
+def assemble(
+    topics: Mapping[str, TopicNow],
+    positions: Mapping[TopicPartition, int],
+    carried: Mapping[str, str] | None = None,
+) -> Offsets:
+    """Offsets with the ids that the topics have now, and had where they were carried over."""
     found: Offsets = {}
     for partition, offset in positions.items():
-        topic = topics[partition.topic]
-        entry = found.setdefault(partition.topic, TopicOffsets(topic.topic_id, {}))
+        name = partition.topic
+        was = (carried or {}).get(name, "")
+        entry = found.setdefault(name, TopicOffsets(topics[name].topic_id, {}, was))
         entry.partitions[partition.partition] = offset
     return found
+
+
+def same_places(one: Offsets, other: Offsets) -> bool:
+    """Wherever they were carried from."""
+    return {topic: entry[:2] for topic, entry in one.items()} == {
+        topic: entry[:2] for topic, entry in other.items()
+    }
+
+
+def is_carried(start: Offsets, end: Offsets, topic: str) -> bool:
+    """Whether the micro-batch is the step from one topic to the next, which has no records."""
+    before, after = start.get(topic), end.get(topic)
+    return (
+        before is not None
+        and after is not None
+        and bool(after.carried_from)
+        and after.carried_from == before.topic_id
+    )
 
 
 def asked_for(

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.spark.errors import SourceError, TopicMissing
+from ottla.spark.errors import SourceError, TopicMissing, TopicRecreated
 from ottla.spark.kafka import KafkaClient, TopicNow
 from ottla.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from ottla.spark.source import offsets as o
 from ottla.spark.source.filters import Pruning, narrowed
+from ottla.spark.source.kept_group import KeptGroup
 from ottla.spark.source.losses import accept
 from ottla.types import TopicPartition
 
@@ -31,12 +32,24 @@ class Observation(NamedTuple):
     latest: dict[TopicPartition, int]
 
 
+class Continuation(NamedTuple):
+    """What is there now, and where each partition goes on. `carried` topics are others than before,
+    and go on where the query's group stands in them; the ids are those of before."""
+
+    now: Observation
+    positions: dict[TopicPartition, int]
+    carried: dict[str, str]
+
+
 class Planner:
     """Decides for one query where it starts, how far it may read, and what is lost."""
 
-    def __init__(self, client: KafkaClient, options: SourceOptions) -> None:
+    def __init__(
+        self, client: KafkaClient, options: SourceOptions, group: KeptGroup | None = None
+    ) -> None:
         self._client = client
         self._options = options
+        self._group = group
 
     def batch(self, pruning: Pruning | None = None) -> list[o.OffsetRange]:
         """The ranges of a batch query; with filters, of what can pass them."""
@@ -81,9 +94,13 @@ class Planner:
         `seen`, the topics as they were when its end was chosen, they are looked at."""
         topics = self._topics(end) if seen is None else seen
         self.report(o.losses_since(end, topics, {}))
+        # A micro-batch is given up only where the query can go on, or it would count as read.
+        self._carried(end, topics)
         ends = {}
         for partition, offset in o.iter_partitions(end):
             now = topics.get(partition.topic)
+            if o.is_carried(start, end, partition.topic):
+                continue
             if now is not None and o.same_topic(end[partition.topic].topic_id, now.topic_id):
                 ends[partition] = offset
         ids = {topic: TopicNow(entry.topic_id, frozenset()) for topic, entry in end.items()}
@@ -107,13 +124,31 @@ class Planner:
             if offset > 0 and partition.topic in start
         )
 
-    def observe_since(self, start: o.Offsets) -> tuple[Observation, dict[TopicPartition, int]]:
-        """What is there now, and where each partition goes on. Raises where records are lost."""
+    def observe_since(self, start: o.Offsets) -> Continuation:
+        """Raises where records are lost."""
         now = self.observe(since=start)
-        self.report(o.losses_since(start, now.topics, now.latest))
-        fresh = [p for p in now.latest if not _continues(start, now, p)]
+        carried = self._carried(start, now.topics)
+        begun = start | carried
+        losses = o.losses_since(begun, now.topics, now.latest)
+        if self._group is not None:
+            for loss in losses:
+                if loss.recreated:  # the group does not say how to go on here
+                    raise TopicRecreated(loss.why)
+        self.report(losses)
+        fresh = [p for p in now.latest if not _continues(begun, now, p)]
         earliest = self._client.earliest(fresh) if fresh else {}
-        return now, o.continued(start, now.topics, earliest, now.latest)
+        positions = o.continued(begun, now.topics, earliest, now.latest)
+        return Continuation(now, positions, {t: e.carried_from for t, e in carried.items()})
+
+    def _carried(self, start: o.Offsets, topics: Mapping[str, TopicNow]) -> o.Offsets:
+        """Topics that are others now, and where the query's group stands in them."""
+        if self._group is None:
+            return {}
+        return {
+            topic: self._group.positions(topic, topics[topic], entry.topic_id)
+            for topic, entry in start.items()
+            if topic in topics and not o.same_topic(entry.topic_id, topics[topic].topic_id)
+        }
 
     def still_there(self, start: o.Offsets, seen: Observation) -> bool:
         """Is what was seen all that there is, by one look at the topics? `seen` has ends that were
@@ -124,8 +159,12 @@ class Planner:
             return False
         return self._client.topics(self._options.subscription) == seen.topics
 
-    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._client.latest(partitions, read_committed=self._options.read_committed)
+    def ends(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        return self._client.latest(
+            partitions, read_committed=self._options.read_committed, timeout_ms=timeout_ms
+        )
 
     def report(self, losses: Iterable[o.Loss]) -> None:
         """Raises for the first loss that the options do not allow."""

@@ -15,6 +15,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.errors import SourceError, TopicMissing, TopicRecreated
 from ottla.spark.kafka import NOT_READABLE_YET, KafkaClient
 from ottla.spark.options import EARLIEST, SourceOptions, Subscription
+from ottla.spark.source.kept_group import carried_to
 from ottla.spark.source.losses import accept
 from ottla.spark.source.offsets import Loss, same_topic
 from ottla.types import parse_topic_id
@@ -190,7 +191,7 @@ class RangeFetcher:
         if error.code in _ID_UNKNOWN:
             loss = await self._loss_of_topic()
             if loss is not None:
-                self._leave_out(loss)
+                await self._leave_out(loss)
                 return
         self._try_again(error)
 
@@ -210,15 +211,17 @@ class RangeFetcher:
                 f"offset {self._position} of {where} has aged out: the oldest is {earliest}. "
                 "Records were deleted before they were read (retention)"
             )
-            self._leave_out(Loss(where.topic, why), to=earliest)
+            await self._leave_out(Loss(where.topic, why), to=earliest)
             return
         loss = await self._loss_of_topic()
         why = f"{where} does not reach offset {self._position} any more: it was cut off"
-        self._leave_out(loss or Loss(where.topic, why))
+        await self._leave_out(loss or Loss(where.topic, why))
 
-    def _leave_out(self, loss: Loss, to: int | None = None) -> None:
+    async def _leave_out(self, loss: Loss, to: int | None = None) -> None:
         """Goes on at `to`, or not at all, where the options allow the loss."""
         accept(loss, self._options)
+        if loss.recreated and self._options.kept_group is not None:
+            await self._check_carried(self._options.kept_group)
         self._position = self._task.end if to is None else to
 
     async def _loss_of_topic(self) -> Loss | None:
@@ -238,6 +241,14 @@ class RangeFetcher:
             f"{found[topic].topic_id}, was {self._task.topic_id}",
             recreated=True,
         )
+
+    async def _check_carried(self, group_id: str) -> None:
+        """What is left out here is read in the new topic; raises where the query cannot go on
+        there, so that it does not count as read."""
+        topic = self._task.topic
+        subscription = Subscription("subscribe", topics=(topic,))
+        now = (await self._client.find_existing_topics(subscription))[topic]
+        await carried_to(self._client, group_id, topic, now, self._task.topic_id)
 
     async def _check_by_name(self) -> None:
         """Brokers before Kafka 3.1 are asked by name, and answer for whatever has it. Records that

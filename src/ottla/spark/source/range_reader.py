@@ -39,11 +39,16 @@ class RangeReader:
         self._shape = Shape(options, str(task.topic_partition))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        for fetched in self.answers():
+            yield from self.decode(fetched)
+
+    def answers(self) -> Iterator[Fetched]:
+        """For whoever needs the headers of batches too."""
         ahead: ReadAhead[Fetched] = ReadAhead(self._client.thread, ANSWERS_AHEAD)
         ahead.begin(self._fetcher.answers(ahead.pause))
         try:
             while (fetched := self._next(ahead)) is not None:
-                yield from self._decode(fetched)
+                yield fetched
         finally:
             ahead.close()
 
@@ -64,7 +69,7 @@ class RangeReader:
         accept(Loss(self._task.topic, problem.why), self._options)
         return None
 
-    def _decode(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+    def decode(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         try:
             rows = columnar.decode(
                 fetched.batches,

@@ -12,8 +12,18 @@ from ottla.spark.errors import SourceError
 from ottla.spark.kafka import KafkaClient, TopicNow
 from ottla.spark.options import SourceOptions
 from ottla.spark.source import offsets as o
-from ottla.spark.source.planner import IDLE_REQUESTS_PER_S, METADATA_MAX_AGE_S, Observation, Planner
+from ottla.spark.source.kept_group import KeptGroup
+from ottla.spark.source.planner import (
+    IDLE_REQUESTS_PER_S,
+    METADATA_MAX_AGE_S,
+    Continuation,
+    Observation,
+    Planner,
+)
 from ottla.types import TopicPartition
+
+# What a look at the partitions that are known may take before the topics are looked at.
+_QUICK_MS = 2_000
 
 
 class StreamPlanner:
@@ -22,7 +32,9 @@ class StreamPlanner:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._client = KafkaClient(options.connect)
-        self._planner = Planner(self._client, options)
+        group = options.kept_group
+        self._group = None if group is None else KeptGroup(self._client, group)
+        self._planner = Planner(self._client, options, self._group)
         self._seen: Observation | None = None
         self._seen_s = float("-inf")
         self._next_look_s = float("-inf")
@@ -101,6 +113,7 @@ class StreamPlanner:
         if self._first is not None:
             return  # the first micro-batch, run again: its start is that of today
         begun, ended = o.from_json(start), o.from_json(end)
+        begun = {t: entry for t, entry in begun.items() if not o.is_carried(begun, ended, t)}
         topics = {
             topic: TopicNow(entry.topic_id, frozenset(entry.partitions))
             for topic, entry in ended.items()
@@ -111,19 +124,34 @@ class StreamPlanner:
         self, start: dict[str, Any], max_rows: int | None, min_rows: int | None
     ) -> dict[str, Any]:
         begun = o.from_json(start)
+        # Spark asks for the next micro-batch when the last one is done: all before `start` is.
+        group = self._group if self._group is not None and self._group.lacks(begun) else None
+        if group is not None:
+            group.find()
         ends = self._ends()
-        if ends == dict(o.iter_partitions(begun)) and self._target is None:
+        if ends == dict(o.iter_partitions(begun)) and self._target is None and group is None:
             return start
-        now, positions = self._quick_look(begun, ends) or self._long_look(begun)
+        now, positions, carried = self._quick_look(begun, ends) or self._long_look(begun)
+        if group is not None and not group.keep(begun, now.topics) and self._may_wait(group):
+            return start
         latest = self._capped(begun, now, positions)
         waiting = o.waiting(positions, latest)
-        if min_rows is not None and self._target is None and not self._is_due(waiting, min_rows):
+        if carried:
+            # Where it goes on is written down before anything is read there.
+            latest |= {p: at for p, at in positions.items() if p.topic in carried}
+        elif min_rows is not None and self._target is None and not self._is_due(waiting, min_rows):
             return start
         if max_rows is not None:
             latest = o.limit(positions, latest, max_rows)
         if waiting:
             self._last_batch_s = self._client.now_s()
-        return o.to_json(o.assemble(now.topics, latest))
+        found = o.assemble(now.topics, latest, carried)
+        return start if o.same_places(begun, found) else o.to_json(found)
+
+    def _may_wait(self, group: KeptGroup) -> bool:
+        """While a resize has its fence up no position can be kept, and what is read is read again:
+        the next micro-batch may as well wait for the end of it."""
+        return self._target is None and not group.is_overdue()
 
     def _is_due(self, waiting: int, min_rows: int) -> bool:
         late_s = self._client.now_s() - self._last_batch_s
@@ -134,13 +162,15 @@ class StreamPlanner:
         if self._seen is None or self._client.now_s() - self._seen_s > METADATA_MAX_AGE_S:
             return None
         try:
-            return self._planner.ends(list(self._seen.latest))
+            # Not for long: some may be gone, with a topic that has fewer now.
+            timeout_ms = min(_QUICK_MS, self._options.connect.timeout_ms)
+            return self._planner.ends(list(self._seen.latest), timeout_ms=timeout_ms)
         except SourceError:
             return None  # the long look says what is wrong
 
     def _quick_look(
         self, begun: o.Offsets, ends: dict[TopicPartition, int] | None
-    ) -> tuple[Observation, dict[TopicPartition, int]] | None:
+    ) -> Continuation | None:
         """Where there is nothing new but records: the usual micro-batch."""
         if self._seen is None or ends is None:
             return None
@@ -151,12 +181,12 @@ class StreamPlanner:
         except SourceError:
             return None
         self._seen, self._seen_s = now, self._client.now_s()
-        return now, o.continued(begun, now.topics, {}, ends)
+        return Continuation(now, o.continued(begun, now.topics, {}, ends), {})
 
-    def _long_look(self, begun: o.Offsets) -> tuple[Observation, dict[TopicPartition, int]]:
-        now, positions = self._planner.observe_since(begun)
-        self._seen, self._seen_s = now, self._client.now_s()
-        return now, positions
+    def _long_look(self, begun: o.Offsets) -> Continuation:
+        found = self._planner.observe_since(begun)
+        self._seen, self._seen_s = found.now, self._client.now_s()
+        return found
 
     def _capped(
         self, begun: o.Offsets, now: Observation, positions: dict[TopicPartition, int]

@@ -64,7 +64,7 @@ def examined(tp: TopicPartition, batch: Batch, settings: LogConfig, now_ms: int)
     header = batch.header
     target = target_codec(header, settings)
     is_rebuilt = target != header.codec
-    plain, is_cut = yield from _plain(tp, batch)
+    plain, is_cut = yield from plain_records(tp, batch)
     walk = walk_over(
         plain,
         header.record_count,
@@ -125,7 +125,7 @@ def holds_quickly(view: memoryview, fields: tuple[int, ...], most_records: int) 
         return False
 
 
-def _plain(tp: TopicPartition, batch: Batch) -> Steps[tuple[bytes | mmap, bool]]:
+def plain_records(tp: TopicPartition, batch: Batch) -> Steps[tuple[bytes | mmap, bool]]:
     """The records as they are without a codec; whether they end before their time."""
     codec = batch.header.codec
     body = batch.view[HEADER_BYTES:]

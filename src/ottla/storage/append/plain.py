@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ottla.errors import KafkaError
 from ottla.storage.append.inner import holds_quickly
-from ottla.storage.append.rolling import may_roll
+from ottla.storage.append.rolling import room_before_roll
 from ottla.storage.producers.state import (
     NO_PRODUCER,
     ProducerBatch,
@@ -51,6 +51,7 @@ def is_plain(settings: LogConfig) -> bool:
         and settings.message_timestamp_type == "CreateTime"
         and settings.message_timestamp_difference_max_ms == _LONG_MAX
         and not settings.compact
+        and not settings.ottla_key_guard
     )
 
 
@@ -64,13 +65,16 @@ def prepare_plain_append(
 ) -> PlainAppend | None:
     """The first batches, as many as are plain, for a log that ends at `end_offset` and whose topic
     is plain: offsets and epoch go into the batches themselves. None where the first batch is not,
-    or where they may start a segment."""
+    or where it may start a segment."""
+    segment_room = room_before_roll(active, settings)
+    if segment_room is None:
+        return None
+    bytes_left, highest_offset, latest_ms = segment_room
     base_offsets: list[int] = []
     places: list[BatchPlace] = []
     idempotent: IdempotentBatches | None = None
     offset = end_offset
     position = 0
-    newest_ms = -1
     room = min(settings.max_message_bytes, settings.segment_bytes)
     records_left = most_records = native.paced(_MOST_RECORDS)
     code = native.code
@@ -81,6 +85,12 @@ def prepare_plain_append(
         # Header and records in one go, which most batches pass.
         usual = code and code.usual_batch(view, settings.validates_records, most_records)
         crc, count, timestamp, producer = usual or _header_of(view)
+        if (
+            position + size > bytes_left
+            or offset + count - 1 > highest_offset
+            or timestamp > latest_ms
+        ):
+            break
         if not count or crc32c(view[CRC_START:]) != crc:
             break
         if settings.validates_records:
@@ -97,9 +107,7 @@ def prepare_plain_append(
         offset += count
         places.append((position, offset - 1, timestamp))
         position += size
-        if timestamp > newest_ms:
-            newest_ms = timestamp
-    if not base_offsets or may_roll(active, settings, position, offset - 1, newest_ms):
+    if not base_offsets:
         return None
     used = batches[: len(base_offsets)]
     for view, base in zip(used, base_offsets, strict=True):

@@ -47,16 +47,20 @@ def _jitter_ms(active: Segment, limit_ms: int) -> int:
     return (active.base_offset * 2654435761 + active.created_ms) % limit_ms
 
 
-def may_roll(
-    active: Segment, settings: LogConfig, size: int, last_offset: int, newest_ms: int
-) -> bool:
-    """Whether `should_roll`, which knows the exact limits, has to be asked."""
-    first_ms = active.first_timestamp if active.size else newest_ms
-    return (
-        active.size + size > settings.segment_bytes
-        or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
-        # Without a time in the segment the wall clock decides.
-        or first_ms < 0
-        or newest_ms - first_ms > settings.segment_ms - settings.segment_jitter_ms
-        or active.indexes_full(settings.segment_index_bytes)
-    )
+# Bytes, the last offset, the newest time.
+Room = tuple[int, int, float]
+
+
+def room_before_roll(active: Segment, settings: LogConfig) -> Room | None:
+    """What can be appended without asking `should_roll`, which knows the exact limits; None: every
+    batch has to ask."""
+    newest_ms = float("inf")
+    if active.size:
+        first_ms = active.first_timestamp
+        if first_ms < 0:
+            # Without a time in the segment the wall clock decides.
+            return None
+        newest_ms = first_ms + settings.segment_ms - settings.segment_jitter_ms
+    if active.indexes_full(settings.segment_index_bytes):
+        return None
+    return settings.segment_bytes - active.size, active.base_offset + MAX_RELATIVE_OFFSET, newest_ms

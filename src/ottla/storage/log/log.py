@@ -128,13 +128,17 @@ class Log:
         settings: LogConfig,
         *,
         topic_id: TopicId = ZERO_TOPIC_ID,
+        shares_id_file: bool = False,
     ) -> Log:
-        """A new, empty log in a new folder."""
+        """A new, empty log in a new folder. With `shares_id_file` its id is noted elsewhere."""
         runtime.disk.make_dirs(folder)
         log = cls(runtime, open_files, tp, folder, settings)
-        log.segments.start(0, settings.index_interval_bytes)
+        log.segments.start_unmade(settings.index_interval_bytes, log.last_flush_ms)
         if topic_id != ZERO_TOPIC_ID:
-            log.assign_topic_id(topic_id)
+            if shares_id_file:
+                log.topic_id = log.side_files.shared_id = topic_id
+            else:
+                log.assign_topic_id(topic_id)
         return log
 
     def use_settings(self, settings: LogConfig) -> None:
@@ -424,6 +428,8 @@ class Log:
 
     def begin_flush(self) -> Flush:
         """What has to go to disk for all that was appended so far."""
+        # What is durable must not depend on a line that is not.
+        self.side_files.write_shared_id()
         recovery_point = self.recovery_point
         parts = self.segments
         paths = [
@@ -445,12 +451,16 @@ class Log:
         if self.generation == flush.generation:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
 
-    def move_to(self, folder: Path) -> None:
-        """The folder was renamed."""
+    def move_to(self, folder: Path, tp: TopicPartition | None = None) -> None:
+        """The folder was renamed, and with `tp` its topic as well. Whoever is at work on its files
+        then sees another generation and gives up."""
         self.segments.release()
         self.folder = folder
         self.side_files.move_to(folder)
         self.segments.move_to(folder)
+        if tp is not None:
+            self.tp = tp
+            self.generation += 1
 
     def release(self) -> None:
         """Gives back all descriptors."""

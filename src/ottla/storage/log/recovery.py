@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ottla.errors import KafkaError
 from ottla.runtime import Disk, Runtime
+from ottla.storage import checkpoints
 from ottla.storage.log import small_logs
 from ottla.storage.log.leader_epochs import LeaderEpochs, RetoldEpochs
 from ottla.storage.log.log import Log
@@ -33,7 +34,7 @@ from ottla.storage.segment.open_files import OpenFiles
 from ottla.storage.segment.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.topics.configs import LogConfig
-from ottla.types import TopicPartition
+from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +51,19 @@ def load_log(
     start_offset: int,
     high_watermark: int,
     was_compacted: bool = False,
+    shared_id: TopicId = ZERO_TOPIC_ID,
 ) -> Log:
-    """The log in `folder`, ready for use; raises OSError where the disk fails."""
+    """The log in `folder`, ready for use; raises OSError where the disk fails. `shared_id` is what
+    the data folder's file says of it."""
     disk = runtime.disk
     log = Log(runtime, open_files, tp, folder, settings)
-    log.topic_id = log.side_files.read_topic_id()
     names = renamed_files.tidy(disk, folder)
+    if checkpoints.PARTITION_METADATA in names:
+        log.topic_id = log.side_files.read_topic_id()
+    if ZERO_TOPIC_ID == log.topic_id != shared_id:
+        log.topic_id = log.side_files.shared_id = shared_id
+    if not recovery_point and not start_offset and not was_compacted and _is_unborn(names):
+        return _unborn(log, high_watermark)
     for base_offset in renamed_files.bases_among(names):
         path = folder / file_name(base_offset, LOG_SUFFIX)
         segment = log.segments.opened(
@@ -97,6 +105,20 @@ def load_log(
     elif not bare:
         log.write_snapshot()
     log.release()
+    return log
+
+
+def _is_unborn(names: list[str]) -> bool:
+    """Whether a folder that holds these names has never had a record."""
+    return not names or names == [checkpoints.PARTITION_METADATA]
+
+
+def _unborn(log: Log, high_watermark: int) -> Log:
+    log.segments.start_unmade(log.settings.index_interval_bytes, log.last_flush_ms)
+    log.set_high_watermark(high_watermark)
+    log.checkpointed_high_watermark = log.high_watermark
+    log.producers.clear(0)
+    log.producers.loaded()
     return log
 
 

@@ -69,6 +69,7 @@ class Segments(Sequence[Segment]):
         index_interval_bytes: int,
         created_ms: int,
         sealed: bool = True,
+        unmade: bool = False,
     ) -> Segment:
         """One whose files are in the folder, or will be; not in the log yet."""
         return Segment(
@@ -80,6 +81,7 @@ class Segments(Sequence[Segment]):
             index_interval_bytes=index_interval_bytes,
             created_ms=created_ms,
             sealed=sealed,
+            unmade=unmade,
         )
 
     def add(self, segment: Segment) -> None:
@@ -100,6 +102,20 @@ class Segments(Sequence[Segment]):
         self._runtime.disk.open(segment.path(LOG_SUFFIX)).close()
         self.add(segment)
         return segment
+
+    def start_unmade(self, index_interval_bytes: int, created_ms: int) -> None:
+        """The first one, at offset 0, which gets its file with its first batch. Only there a folder
+        without a file says where the log begins."""
+        self.add(
+            self.opened(
+                0,
+                0,
+                index_interval_bytes=index_interval_bytes,
+                created_ms=created_ms,
+                sealed=False,
+                unmade=True,
+            )
+        )
 
     def drop(self, start: int, stop: int) -> list[Path]:
         removed: list[Path] = []

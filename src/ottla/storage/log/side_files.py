@@ -22,18 +22,26 @@ class SideFiles:
     """`unsynced` are those written without fsync, and transaction indexes; the log's next flush
     syncs them."""
 
-    __slots__ = ("_disk", "folder", "unsynced")
+    __slots__ = ("_disk", "folder", "shared_id", "unsynced")
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk
         self.folder = folder
         self.unsynced: set[Path] = set()
+        # The topic id, as long as only the data folder's file for all small logs has it.
+        self.shared_id: TopicId | None = None
 
     def write_topic_id(self, topic_id: TopicId) -> None:
         self._write(
             self.folder / checkpoints.PARTITION_METADATA,
             checkpoints.encode_partition_metadata(topic_id),
         )
+        self.shared_id = None
+
+    def write_shared_id(self) -> None:
+        """The folder tells whose it is, wherever it goes; synced with the next flush."""
+        if self.shared_id is not None:
+            self.write_topic_id(self.shared_id)
 
     def read_topic_id(self) -> TopicId:
         """Zeros where it is not known."""

@@ -32,6 +32,8 @@ NOTES = "small-logs-at-clean-shutdown"
 # The usual index.interval.bytes: up to here an offset index has no entry.
 SMALL_LOG_BYTES = 4096
 _VERSION = 0
+# In the place of a file's time: no record came, and so there is none.
+NO_FILE = -1
 
 
 class Note(NamedTuple):
@@ -50,6 +52,7 @@ class Note(NamedTuple):
     producers: str  # a snapshot file in hex; empty where there are none
     # What a snapshot does not hold: producer, epoch, batch; each producer's last but one first.
     earlier_batches: list[tuple[int, ...]]
+    is_id_shared: bool = False  # see `SideFiles`
 
 
 def is_bare(log: Log, names: Collection[str]) -> bool:
@@ -68,7 +71,7 @@ def take_note(log: Log, disk: Disk) -> Note:
         log.topic_id.hex(),
         active.base_offset,
         active.size,
-        disk.mtime_ms(active.path(LOG_SUFFIX)),
+        NO_FILE if active.is_unmade else disk.mtime_ms(active.path(LOG_SUFFIX)),
         log.end_offset,
         *active.bounds_in_time(),
         log.epochs.entries(),
@@ -78,6 +81,7 @@ def take_note(log: Log, disk: Disk) -> Note:
             for producer_id, producer in log.producers.items()
             for batch in list(producer.batches)[-2::-1]
         ],
+        log.side_files.shared_id is not None,
     )
 
 
@@ -94,6 +98,13 @@ def decode_notes(data: bytes) -> dict[str, Note]:
         return {fields[0]: Note(*fields) for fields in document["logs"]}
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise CheckpointDamaged(f"malformed {NOTES}: {error}") from None
+
+
+def _found(disk: Disk, log_file: Path) -> tuple[int, int]:
+    try:
+        return disk.size_and_mtime_ms(log_file)
+    except FileNotFoundError:
+        return 0, NO_FILE
 
 
 def load_noted(
@@ -113,18 +124,20 @@ def load_noted(
         note.base_offset,
         note.size,
         index_interval_bytes=settings.index_interval_bytes,
-        created_ms=note.mtime_ms,
+        created_ms=log.last_flush_ms if note.mtime_ms == NO_FILE else note.mtime_ms,
         sealed=False,
+        unmade=note.mtime_ms == NO_FILE,
     )
     log_file = segment.path(LOG_SUFFIX)
     try:
-        is_same = runtime.disk.size_and_mtime_ms(log_file) == (note.size, note.mtime_ms)
+        is_same = _found(runtime.disk, log_file) == (note.size, note.mtime_ms)
         topic_id, snapshot = bytes.fromhex(note.topic_id), bytes.fromhex(note.producers)
-    except (FileNotFoundError, ValueError):
+    except (NotADirectoryError, ValueError):
         return None
     if not is_same or start_offset > note.end_offset:
         return None
     log.topic_id = topic_id
+    log.side_files.shared_id = topic_id if note.is_id_shared else None
     log.segments.add(segment)
     log.start_offset = max(start_offset, note.base_offset)
     log.end_offset = log.recovery_point = note.end_offset

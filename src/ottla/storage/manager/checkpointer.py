@@ -29,19 +29,22 @@ class Checkpointer:
             watermarks = data_dir.high_watermarks(logs)
             if await self._write(data_dir, checkpoints.HIGH_WATERMARKS, watermarks):
                 for log in logs:
-                    # What was written, not what it became meanwhile.
-                    log.checkpointed_high_watermark = watermarks[log.tp]
+                    # What was written, not what it became meanwhile; nothing of a log that has
+                    # another name by now.
+                    log.checkpointed_high_watermark = watermarks.get(log.tp, -1)
 
     async def write_offsets(self) -> None:
         """All others, and the high watermarks where they speak of logs that are gone."""
-        gone = {data_dir.path: set(data_dir.gone) for data_dir in self._dirs.usable()}
+        began = {data_dir.path: data_dir.order() for data_dir in self._dirs.usable()}
         await self.write_cleaned()
         for data_dir in self._dirs.usable():
             await self.write_bounds(data_dir, self._table.logs_in(data_dir.path))
-            if gone[data_dir.path]:
+            if data_dir.gone:
                 watermarks = data_dir.high_watermarks(self._table.logs_in(data_dir.path))
-                if await self._write(data_dir, checkpoints.HIGH_WATERMARKS, watermarks):
-                    data_dir.gone -= gone[data_dir.path]
+                if await self._write(
+                    data_dir, checkpoints.HIGH_WATERMARKS, watermarks
+                ) and await self._write_ids(data_dir):
+                    data_dir.written_since(began[data_dir.path])
 
     async def write_bounds(self, data_dir: DataDir, logs: list[Log]) -> bool:
         """Whether recovery points and log starts are on disk now."""
@@ -53,10 +56,19 @@ class Checkpointer:
     async def write_cleaned(self) -> None:
         for data_dir in self._dirs.usable():
             offsets = data_dir.cleaned_offsets(self._table.logs_in(data_dir.path))
-            if offsets != data_dir.checkpointed_cleaned and await self._write(
-                data_dir, checkpoints.CLEANED, offsets
-            ):
+            # Where a log is gone, even if the file seems to say so: a write of what was seen before
+            # may be on its way.
+            is_due = data_dir.gone or offsets != data_dir.checkpointed_cleaned
+            if is_due and await self._write(data_dir, checkpoints.CLEANED, offsets):
                 data_dir.checkpointed_cleaned = offsets
+
+    async def _write_ids(self, data_dir: DataDir) -> bool:
+        try:
+            await self._runtime.blocking(data_dir.shared_ids.write)
+        except OSError as error:
+            self._dirs.failed(data_dir.path, error)
+            return False
+        return True
 
     async def _write(
         self, data_dir: DataDir, name: str, offsets: Mapping[TopicPartition, int]

@@ -35,6 +35,7 @@ def close_logs(logs: list[Log], runtime: Runtime, notes: list[Note]) -> None:
         if is_bare(log, names):
             bare.append(log)
         else:
+            log.side_files.write_shared_id()
             log.write_snapshot()
             log.active.indexes().write()
             if log.epochs.dirty:

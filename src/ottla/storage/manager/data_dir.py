@@ -15,14 +15,16 @@ from ottla.storage.checkpoints import CheckpointDamaged
 from ottla.storage.log import recovery, small_logs
 from ottla.storage.log.log import NEVER_CLEANED, Log
 from ottla.storage.manager.folder_names import (
+    TRASH_FOLDER,
     is_deletion_name,
     is_stray_name,
     parse_folder_name,
     parse_future_name,
 )
+from ottla.storage.manager.shared_ids import SharedIds
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
-from ottla.types import TopicPartition
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -46,12 +48,14 @@ class DataDir:
         self.lock: HeldLock | None = None
         self.offline: str | None = None
         self.log_count = 0
+        self.shared_ids = SharedIds(runtime.disk, path)
         self._writing = threading.Lock()
         self._order = 0
         # The `order` of what each checkpoint holds.
         self._written: dict[str, int] = {}
-        # Of these the checkpoints may speak, but their logs are not here any more.
-        self.gone: set[TopicPartition] = set()
+        # Of these the checkpoints may speak, but their logs are not here any more; with the `order`
+        # of their going. A name can go, come and go again while checkpoints are written.
+        self.gone: dict[TopicPartition, int] = {}
         # What the cleaner's checkpoint says now.
         self.checkpointed_cleaned: dict[TopicPartition, int] = {}
 
@@ -74,6 +78,7 @@ class DataDir:
         watermarks = self._read_or_empty(checkpoints.HIGH_WATERMARKS)
         cleaned = self.checkpointed_cleaned = self._read_or_empty(checkpoints.CLEANED)
         found = Found([], [], [], [])
+        shared_ids = self.shared_ids.load()
         for name in self._disk.list_dir(self.path):
             folder = self.path / name
             tp = parse_folder_name(name) if name in notes else None
@@ -87,6 +92,8 @@ class DataDir:
                     found.logs.append(log)
                     continue
             if not self._disk.is_dir(folder) or name.startswith("__cluster_metadata-"):
+                continue
+            if name == TRASH_FOLDER:
                 continue
             if is_deletion_name(name):
                 found.doomed.append(folder)
@@ -112,6 +119,7 @@ class DataDir:
                     start_offset=0 if future else starts.get(tp, 0),
                     high_watermark=0 if future else watermarks.get(tp, 0),
                     was_compacted=tp in cleaned,
+                    shared_id=shared_ids.get(name, ZERO_TOPIC_ID),
                 )
             except KafkaError as error:
                 # One place too many is damaged: told by its name, and no other folder suffers.
@@ -119,9 +127,22 @@ class DataDir:
             log.cleaned_offset = min(cleaned.get(tp, NEVER_CLEANED), log.end_offset)
             (found.futures if future else found.logs).append(log)
         self.log_count = len(found.logs)
-        self.gone = {*recovery_points, *starts, *watermarks, *cleaned}
-        self.gone.difference_update(log.tp for log in found.logs)
+        named = {*recovery_points, *starts, *watermarks, *cleaned}
+        self.gone = dict.fromkeys(named.difference(log.tp for log in found.logs), self.order())
+        self.shared_ids.keep(
+            {str(log.tp): id for log in found.logs if (id := log.side_files.shared_id) is not None}
+        )
         return found
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Its log is not here any more; `write_all` has to follow before another gets its name."""
+        self.gone[tp] = self.order()
+        self.shared_ids.drop(str(tp))
+
+    def written_since(self, order: int) -> None:
+        """All checkpoints were written of what was seen after `order`: they speak of no log that
+        went before."""
+        self.gone = {tp: went for tp, went in self.gone.items() if went > order}
 
     def _read_notes(self) -> dict[str, small_logs.Note]:
         """Whatever is wrong with them, the logs themselves have it all."""
@@ -177,18 +198,27 @@ class DataDir:
                 self._disk.write_atomically(self.path / name, data)
                 self._written[name] = order
 
-    def write_all(self, logs: list[Log]) -> None:
-        """All checkpoints as of now, without logs that are gone."""
-        cleaned, order = self.cleaned_offsets(logs), self.order()
-        self.write(checkpoints.RECOVERY_POINTS, self.recovery_points(logs), order)
-        self.write(checkpoints.LOG_STARTS, self.start_offsets(logs), order)
-        self.write(checkpoints.HIGH_WATERMARKS, self.high_watermarks(logs), order)
+    def write_all(self, logs: list[Log], also: Mapping[TopicPartition, Log] | None = None) -> None:
+        """All checkpoints as of now, without logs that are gone. `also` are names that some of the
+        logs are about to get: what is said of a log is said of its other name as well."""
+        order, also = self.order(), also or {}
+
+        def named(offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+            other = {tp: offsets[log.tp] for tp, log in also.items() if log.tp in offsets}
+            return offsets | other
+
+        cleaned = named(self.cleaned_offsets(logs))
+        self.write(checkpoints.RECOVERY_POINTS, named(self.recovery_points(logs)), order)
+        self.write(checkpoints.LOG_STARTS, named(self.start_offsets(logs)), order)
+        self.write(checkpoints.HIGH_WATERMARKS, named(self.high_watermarks(logs)), order)
         self.write(checkpoints.CLEANED, cleaned, order)
+        self.shared_ids.write()
         self.checkpointed_cleaned = cleaned
         self.gone.clear()
 
     def mark_clean(self, notes: list[small_logs.Note]) -> None:
         """The last step: everything else is durable."""
+        self.shared_ids.write()
         self._disk.write_atomically(self.path / small_logs.NOTES, small_logs.encode_notes(notes))
         self._disk.open(self.path / checkpoints.CLEAN_SHUTDOWN).close()
 

@@ -45,7 +45,7 @@ class Flusher:
             self._tasks.spawn(self._flush_sealed(log))
 
     async def _flush_sealed(self, log: Log) -> None:
-        tried = -1
+        tried, tp = -1, log.tp
         try:
             # Again where another segment was sealed while the disk was at work.
             while log.active.base_offset > max(log.recovery_point, tried):
@@ -54,4 +54,5 @@ class Flusher:
         except KafkaError as error:
             logger.error("%s", error)
         finally:
-            self._busy_with.discard(log.tp)
+            # Under the name of before: the topic may have been renamed meanwhile.
+            self._busy_with.discard(tp)

@@ -16,6 +16,8 @@ DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 # Kafka 3.7 and later know the name; 2.8 refuses to start on it and touches nothing.
 STRAY_SUFFIX = "-stray"
+# What is in the trash is below this folder (`trash`).
+TRASH_FOLDER = "@metadata-2147483647"
 _MAX_NAME = 255
 _UUID_DIGITS = 32
 _PARTITION_DIGITS = 10

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, InvariantViolated, KafkaError, OttlaError
+from ottla.printable import one_line
 from ottla.runtime import HeldLock, Runtime
+from ottla.state_changes import MANY_LINES
 from ottla.storage.compaction.cleaner import Cleaner
 from ottla.storage.log.log import Log
 from ottla.storage.log.small_logs import Note
@@ -23,7 +25,10 @@ from ottla.storage.manager.flusher import Flusher
 from ottla.storage.manager.housekeeping import Housekeeping
 from ottla.storage.manager.log_table import LogTable
 from ottla.storage.manager.removals import FolderListener, Removals, no_listener, place_of
+from ottla.storage.manager.renamed_logs import RenamedLogs
 from ottla.storage.manager.strays import Strays
+from ottla.storage.manager.trash import Trash
+from ottla.storage.manager.trash_moves import Rooms, TrashMoves
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -47,7 +52,8 @@ class LogManager:
 
     Its parts are for everyone: `dirs` knows which folders can be used, `flusher` and `checkpoints`
     write to them, `removals` are files that wait for their end, `strays` logs that wait for a
-    person, `cleaner` compacts.
+    person, `trash` logs that may be wanted back, `renamed` finds logs by the ids of their topics,
+    `cleaner` compacts.
     """
 
     def __init__(
@@ -74,8 +80,18 @@ class LogManager:
         self._on_folder: FolderListener = no_listener
         self._table = table = LogTable()
         self.dirs = DataDirs(runtime, config.log_dirs, table)
-        self.removals = Removals(runtime, self.dirs)
+        self.removals = Removals(runtime, self.dirs, self._open_files)
         self.strays = Strays(runtime, self.dirs)
+        self.trash = Trash(runtime, self.dirs)
+        self.trash_moves = TrashMoves(
+            runtime,
+            Rooms(self.dirs, table, self.trash, self.removals, self._open_files),
+            settings_of,
+            enter=self._enter,
+            leave=self._leave,
+            forget_namesake=self._forget_namesake,
+        )
+        self.renamed = RenamedLogs(runtime, self.dirs, table, settings_of)
         self.flusher = Flusher(runtime, self.dirs, self._tasks)
         self.checkpoints = Checkpointer(runtime, self.dirs, table)
         self.cleaner = Cleaner(
@@ -120,6 +136,7 @@ class LogManager:
                 self._runtime.disk.make_dirs(data_dir.path)
                 data_dir.lock = self._lock_dir(data_dir.path)
                 found = data_dir.load(self._open_files, self._settings_of)
+                self.trash.load(data_dir.path)
             except OSError as error:
                 logger.error("data folder %s is offline: %s", data_dir.path, error)
                 data_dir.offline = str(error)
@@ -156,7 +173,8 @@ class LogManager:
 
     def listen(self, on_folder: FolderListener) -> None:
         """Tells of folders of partitions that are made and removed from now on."""
-        self._on_folder = self.removals.on_folder = on_folder
+        self._on_folder = self.removals.on_folder = self.renamed.on_folder = on_folder
+        self.trash_moves.on_folder = on_folder
 
     # --- logs -------------------------------------------------------------------------------
 
@@ -185,6 +203,7 @@ class LogManager:
         for data_dir in self._candidates(tp):
             try:
                 self._forget_namesake(data_dir, tp)
+                data_dir.shared_ids.add({str(tp): topic_id})
                 log = self._create(data_dir, tp, topic_id)
             except OSError as error:
                 refusal = folder_names.refused_name(tp, error)
@@ -193,7 +212,8 @@ class LogManager:
                 self.dirs.failed(data_dir.path, error)
                 continue
             data_dir.log_count += 1
-            return self._created(log)
+            self._created([log])
+            return log
         tried = ", ".join(str(data_dir.path) for data_dir in self.dirs)
         text = f"No log directories available. Tried {tried}"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
@@ -218,6 +238,7 @@ class LogManager:
             data_dir.path / str(tp),
             self._settings_of(tp.topic),
             topic_id=topic_id,
+            shares_id_file=True,
         )
 
     def _enter(self, log: Log) -> Log:
@@ -225,12 +246,15 @@ class LogManager:
         self._table.enter(log)
         return log
 
-    def _created(self, log: Log) -> Log:
-        own = ", ".join(f"{key}={value}" for key, value in sorted(log.settings.overrides.items()))
-        text = "Created log for partition %s in %s with properties {%s}"
-        logger.info(text, log.tp, log.folder, own)
-        self._on_folder("folder-made", log.tp, place_of(log.folder))
-        return self._enter(log)
+    def _created(self, logs: Iterable[Log]) -> None:
+        lines: list[str] = []
+        for log in logs:
+            own = ", ".join(f"{key}={text}" for key, text in sorted(log.settings.overrides.items()))
+            place = f"{log.tp} in {log.folder} with properties {{{own}}}"
+            lines.append(one_line(f"Created log for partition {place}"))
+            self._on_folder("folder-made", log.tp, place_of(log.folder))
+            self._enter(log)
+        logger.info("%s", "\n".join(lines), extra=MANY_LINES)
 
     async def create_ahead(self, wanted: Mapping[TopicPartition, TopicId]) -> None:
         """Makes the files of many new logs off the event loop, which a large LeaderAndIsr would
@@ -255,6 +279,9 @@ class LogManager:
         made: list[Log] = []
 
         def work() -> None:
+            for data_dir in self.dirs:
+                here = {str(tp): wanted[tp] for place, tp in plans if place is data_dir}
+                data_dir.shared_ids.add(here)
             for data_dir, tp in plans:
                 made.append(self._create(data_dir, tp, wanted[tp]))
 
@@ -262,9 +289,13 @@ class LogManager:
             await self._runtime.blocking(work)
         except OSError as error:
             logger.error("logs could not be created: %s", error)
-        for log in made:
-            if self._table.get(log.tp) is None and self.dirs[log.data_dir].offline is None:
-                self._created(log)
+        self._created(
+            [
+                log
+                for log in made
+                if self._table.get(log.tp) is None and self.dirs[log.data_dir].offline is None
+            ]
+        )
         for data_dir in self.dirs:
             data_dir.log_count = len(self._table.logs_in(data_dir.path))
 
@@ -294,6 +325,12 @@ class LogManager:
             self.delete_future(tp)
             self._table.remove(tp)
             self.dirs[log.data_dir].log_count -= 1
+
+    def _leave(self, log: Log) -> None:
+        """Its folder has another name, and the table has it no more."""
+        self.delete_future(log.tp)
+        self._table.remove(log.tp)
+        self.dirs[log.data_dir].log_count -= 1
 
     def _discard(self, log: Log) -> None:
         """Its folder does not count any more and is removed later; the table has it no more."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from ottla.runtime import Runtime
 from ottla.storage.log.log import Log
 from ottla.storage.manager.data_dirs import DataDirs
-from ottla.storage.manager.folder_names import deletion_name
+from ottla.storage.manager.folder_names import deletion_name, is_deletion_name, parse_folder_name
+from ottla.storage.segment.open_files import OpenFiles
 from ottla.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -27,9 +28,10 @@ def no_listener(kind: str, tp: TopicPartition, place: str) -> None:
 class Removals:
     """Readers may have a file open still: it is renamed first and removed after a while."""
 
-    def __init__(self, runtime: Runtime, dirs: DataDirs) -> None:
+    def __init__(self, runtime: Runtime, dirs: DataDirs, open_files: OpenFiles) -> None:
         self._runtime = runtime
         self._dirs = dirs
+        self._open_files = open_files
         # (due by the monotonic clock, path)
         self._waiting: list[tuple[float, Path]] = []
         # Data folders in which a log was renamed, and not synced yet.
@@ -58,12 +60,39 @@ class Removals:
             self._dirs.failed(log.data_dir, error)
             return False
         log.move_to(target)
-        self._dirs[log.data_dir].gone.add(log.tp)
+        self._dirs[log.data_dir].forget(log.tp)
         self._unsynced.add(log.data_dir)
         self._logs[target] = log.tp
         self.on_folder("folder-renamed", log.tp, place_of(target))
         self.add([target], log.settings.file_delete_delay_ms)
         return True
+
+    def doom_folder(self, folder: Path, data_dir: Path, tp: TopicPartition, delay_ms: int) -> bool:
+        """The same for a log that is not loaded, and may be anywhere in its data folder."""
+        random_hex = f"{self._runtime.random.getrandbits(128):032x}"
+        target = data_dir / deletion_name(tp, random_hex)
+        try:
+            self._runtime.disk.rename(folder, target)
+        except OSError as error:
+            self._dirs.failed(data_dir, error)
+            return False
+        self._unsynced.add(data_dir)
+        self._logs[target] = tp
+        self.on_folder("folder-renamed", tp, place_of(target))
+        self.add([target], delay_ms)
+        return True
+
+    def folders(self) -> list[tuple[Path, TopicPartition]]:
+        """Whole logs that wait for their end; of what an earlier process left the topic's name may
+        be cut short."""
+        found = []
+        for _, path in self._waiting:
+            tp = self._logs.get(path)
+            if tp is None and is_deletion_name(path.name):
+                tp = parse_folder_name(path.name.rpartition(".")[0])
+            if tp is not None:
+                found.append((path, tp))
+        return found
 
     async def make_durable(self) -> bool:
         """When this returns no power cut can bring back a log that was doomed before; False where
@@ -85,6 +114,8 @@ class Removals:
             self._waiting = [entry for entry in self._waiting if entry[0] > now]
             removed: set[Path] = set()
             await self._runtime.blocking(lambda: self._remove(due, removed))
+            # An answer that was under way has opened its file again since the log was closed.
+            self._open_files.release_in(removed)
             for path in due:
                 tp = self._logs.pop(path, None)
                 if tp is not None and path in removed:

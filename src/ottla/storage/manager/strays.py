@@ -40,6 +40,7 @@ class Strays:
         random_hex = f"{self._runtime.random.getrandbits(128):032x}"
         target = log.data_dir / stray_name(log.tp, random_hex)
         try:
+            log.side_files.write_shared_id()
             log.release()
             self._runtime.disk.rename(log.folder, target)
             # Another log is about to take the name.
@@ -49,7 +50,7 @@ class Strays:
             return False
         logger.warning("the log of %s is set aside as %s", log.tp, target)
         log.move_to(target)
-        self._dirs[log.data_dir].gone.add(log.tp)
+        self._dirs[log.data_dir].forget(log.tp)
         self.folders.append(target)
         return True
 

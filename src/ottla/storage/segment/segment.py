@@ -42,6 +42,7 @@ class Segment:
         "created_ms",
         "cuts",
         "folder",
+        "is_unmade",
         "size",
         "transactions",
     )
@@ -57,7 +58,9 @@ class Segment:
         index_interval_bytes: int,
         created_ms: int,
         sealed: bool,
+        unmade: bool = False,
     ) -> None:
+        """`unmade`: it has no file before its first batch."""
         self._disk = disk
         self._open_files = open_files
         self.folder = folder
@@ -67,6 +70,8 @@ class Segment:
         # Each makes what was promised of the file before void: see `RecordSlice`.
         self.cuts = 0
         self._sealed = sealed
+        # No batch has come yet, and so there is no file.
+        self.is_unmade = unmade
         self._file: File | None = None
         self._indexes = SparseIndexes(
             disk, folder, base_offset, index_interval_bytes, is_empty=not size
@@ -93,9 +98,23 @@ class Segment:
         file = self._file
         if file is None:
             # Never made anew: an append would leave a hole where the records were.
-            file = self._file = self._disk.open(self.path(LOG_SUFFIX), create=False)
+            file = self._disk.open(self.path(LOG_SUFFIX), create=self.is_unmade)
+            self._file, self.is_unmade = file, False
         self._open_files.touch(self)
         return file
+
+    def uncache(self, position: int, size: int) -> None:
+        """The system need not keep these bytes in memory. Raises OSError."""
+        if self._file is not None:
+            self._file.uncache(position, size)
+            return
+        # Closed at once, and not told to `OpenFiles`: nobody reads here any more, the log may be
+        # deleted, and an open descriptor would keep what its files take of the disk.
+        file = self._disk.open(self.path(LOG_SUFFIX), create=False)
+        try:
+            file.uncache(position, size)
+        finally:
+            file.close()
 
     def release(self) -> None:
         """Closes the descriptor; a sealed segment also drops its indexes (its files have them)."""
@@ -108,6 +127,7 @@ class Segment:
 
     def forget(self) -> None:
         """As `release`, for a segment that is not used any more."""
+        self._open_files.cold_reads.forget(self)
         self._open_files.forget(self)
         self.release()
 
@@ -165,16 +185,22 @@ class Segment:
             return EMPTY
         sliced = wanted >= sliced_from
         head_bytes = LOG_OVERHEAD_BYTES if sliced else max(wanted, LOG_OVERHEAD_BYTES)
-        data = self.file().read_at(head_bytes, position)
+        data = self.records(position, head_bytes).read_at(head_bytes, position)
         first_batch = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big")
         if first_batch > (wanted if sliced else len(data)) or wanted < LOG_OVERHEAD_BYTES:
             if not min_one_batch:
                 return EMPTY
             wanted = min(first_batch, available)
             if wanted < sliced_from:
-                return memoryview(self.file().read_at(wanted, position))
+                return memoryview(self.records(position, wanted).read_at(wanted, position))
             sliced = True
         return RecordSlice(self, position, wanted) if sliced else memoryview(data)
+
+    def records(self, position: int, size: int) -> File:
+        """The file, for a read of records that a client or a follower wants."""
+        if self._sealed:
+            self._open_files.cold_reads.note(self, position, size)
+        return self.file()
 
     def indexes_full(self, index_bytes: int) -> bool:
         """Whether the segment can grow no further for them; a sealed one does not grow anyway."""
@@ -200,11 +226,18 @@ class Segment:
     def largest_timestamp(self) -> int:
         """What retention by time looks at: the largest record timestamp, else the file's own."""
         timestamp = self.max_timestamp
-        return timestamp if timestamp >= 0 else self._disk.mtime_ms(self.path(LOG_SUFFIX))
+        if timestamp >= 0:
+            return timestamp
+        return self.created_ms if self.is_unmade else self._disk.mtime_ms(self.path(LOG_SUFFIX))
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch whose last offset is at or after `offset`; None behind the end."""
+        if not self.size:
+            return None
         start = self.indexes().position_before(offset)
+        if self._sealed:
+            # The scan brings the place into the cache: a read would not see that it was not there.
+            self._open_files.cold_reads.note(self, start, 1)
         try:
             return self._scan_for(offset, start)
         except IndexDamaged as damage:
@@ -230,6 +263,8 @@ class Segment:
 
     def locate_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch with a record at or after `timestamp` and `start_offset`."""
+        if not self.size:
+            return None
         indexes = self.indexes()
         offset = max(indexes.offset_before_time(timestamp), start_offset)
         start = indexes.position_before(offset)
@@ -252,6 +287,8 @@ class Segment:
     def next_offset(self) -> int:
         """The offset after the last batch."""
         end = self.base_offset
+        if not self.size:
+            return end
         start = self.indexes().last_position()
         for _, header in batch_scan.headers(self.file(), start, self.size):
             end = header.base_offset + header.last_offset_delta + 1

@@ -17,8 +17,8 @@ class SlicedFile(Protocol):
     # How many times it was cut, or set aside.
     cuts: int
 
-    def file(self) -> File:
-        """Raises OSError."""
+    def records(self, position: int, size: int) -> File:
+        """The file, for a read of these bytes. Raises OSError."""
 
 
 class RecordSlice:
@@ -41,11 +41,22 @@ class RecordSlice:
 
     def read(self, start: int, size: int) -> bytes:
         """Bytes from `start` on, `size` of them or all that are left. Raises OSError."""
-        segment = self._segment
-        if segment.cuts != self._cuts:
-            raise SliceGone("the records changed before they were sent")
+        segment = self._unchanged()
         wanted = min(size, self._size - start)
-        data = segment.file().read_at(wanted, self._position + start)
+        position = self._position + start
+        data = segment.records(position, wanted).read_at(wanted, position)
         if len(data) != wanted:
             raise SliceGone(f"{len(data)} of {wanted} bytes are in the file")
         return data
+
+    def send(self, socket_fd: int, start: int, size: int) -> int:
+        """As `read`, from the page cache into a socket: as many bytes as it takes. Raises OSError,
+        BlockingIOError where it takes none."""
+        wanted = min(size, self._size - start)
+        position = self._position + start
+        return self._unchanged().records(position, wanted).send_at(socket_fd, wanted, position)
+
+    def _unchanged(self) -> SlicedFile:
+        if self._segment.cuts != self._cuts:
+            raise SliceGone("the records changed before they were sent")
+        return self._segment

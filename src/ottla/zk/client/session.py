@@ -76,14 +76,16 @@ class ClientSession:
         self._password = _NO_PASSWORD
         self._seen_zxid = 0
         self._multi_reads = MultiReads()
-        self._first_session: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Remembered: asking for the loop is a system call in Python 3.11 (getpid).
+        self._loop = asyncio.get_running_loop()
+        self._first_session: asyncio.Future[None] = self._loop.create_future()
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
         self._auth_failed = False
 
     async def open(self, timeout_ms: int) -> None:
         """Returns with the first session; TimeoutError where no server answers in time."""
-        self._runner = asyncio.get_running_loop().create_task(self._run())
+        self._runner = self._loop.create_task(self._run())
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._first_session
@@ -130,7 +132,7 @@ class ClientSession:
         if len(body) + 8 > jute.MAX_PACKET_BYTES:
             # The server would drop the connection, and with it everybody's requests.
             raise BadArgumentsError(f"{path}: {len(body)} bytes are too many for one request")
-        future = asyncio.get_running_loop().create_future()
+        future = self._loop.create_future()
         request = Request(future, path, operation, body, decode, on_answer)
         connection = self.connection
         if connection is not None and not self.backlog and connection.has_room:

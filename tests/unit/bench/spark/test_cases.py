@@ -22,7 +22,7 @@ class Bench:
     def scaled(self, count: int, least: int = 1_000) -> int:
         return count
 
-    def in_turns(self, work: Any, rounds: int = 2) -> list[Taken]:
+    def in_turns(self, work: Any, rounds: int = 2, sides: Any = ()) -> list[Taken]:
         return self.taken
 
 
@@ -59,6 +59,14 @@ def test_goals_are_against_the_tuned_connector(
         assert tuned.peer == records / 10
         assert (default.peer, default.holds) == (records / 20, None)
         assert (processors.ours, processors.peer, processors.ratio) == (3.0, 6.0, 2.0)
+
+
+def test_the_copier_is_held_to_our_own_copy(bulk: Any) -> None:
+    for ours_s, holds in ((10.0, True), (10.1, False)):
+        bulk._bench.taken = [Taken(ours_s, 3.0), Taken(10.0, 6.0)]
+        rate, processors = bulk.cases()["copier"]()
+        assert (rate.peer, rate.holds) == (500_000, holds)
+        assert processors.ratio == 2.0
 
 
 @pytest.mark.parametrize("key", ["long-keys", "partitions"])

@@ -167,7 +167,7 @@ class _File:
     def __init__(self, data: bytes) -> None:
         self.cuts, self.data, self.read_bytes = 0, data, 0
 
-    def file(self) -> _File:
+    def records(self, position: int, size: int) -> _File:
         return self
 
     def read_at(self, size: int, position: int) -> bytes:

@@ -24,6 +24,8 @@ async def test_a_partition_alone_is_committed_at_once(brokers: MakeBrokers) -> N
     assert (result.error, result.base_offset, result.log_start_offset) == (ErrorCode.NONE, 0, 0)
     assert broker.log.high_watermark == 3
     metadata = broker.log.folder / "partition.metadata"
+    assert not metadata.exists(), "a small log shares a file"
+    await broker.log_manager.flusher.flush(broker.log)
     assert metadata.read_text() == "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
 
 

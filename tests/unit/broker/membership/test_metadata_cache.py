@@ -170,3 +170,25 @@ def test_forgetting_tells_the_listeners_of_known_topics_only() -> None:
     assert told == [frozenset({"t"})] and cache.topic_name(ID_A) is None
     cache.update(update({"t": [partition(0)]}, ids={"t": ID_A}))
     assert cache.lives()["t"] is not life
+
+
+def test_an_id_under_another_name_is_a_rename() -> None:
+    cache = MetadataCache()
+    heard: list[frozenset[str]] = []
+    cache.add_listener(heard.append)
+    cache.update(update({"old": [partition(0), partition(1)]}, ids={"old": ID_A}))
+    cache.update(update({"new": [partition(0)]}, ids={"new": ID_A}))
+    assert heard[-1] == {"old", "new"}
+    assert not cache.contains_topic("old")
+    assert (cache.topic_name(ID_A), cache.topic_id("old")) == ("new", ZERO_TOPIC_ID)
+    assert cache.was_renamed("old")
+    assert not cache.was_renamed("new")
+    # Another topic takes the name.
+    cache.update(update({"old": [partition(0)]}, ids={"old": ID_B}))
+    assert not cache.was_renamed("old")
+    cache.update(update({"old": [partition(0, leader=LEADER_DURING_DELETE)]}, ids={"old": ID_B}))
+    assert not cache.was_renamed("old")
+    # And back again.
+    cache.update(update({"old": [partition(0)]}, ids={"old": ID_A}))
+    assert cache.was_renamed("new")
+    assert cache.topics() == ["old"]

@@ -40,6 +40,9 @@ class Transport:
     def abort(self) -> None:
         self.aborted = True
 
+    def get_extra_info(self, name: str) -> None:
+        """No socket."""
+
 
 class HandClock:
     def __init__(self) -> None:
@@ -144,7 +147,7 @@ class Part:
         self.data = data
         self.read_bytes = 0
 
-    def file(self) -> Any:
+    def records(self, position: int, size: int) -> Any:
         return self
 
     def read_at(self, size: int, position: int) -> bytes:

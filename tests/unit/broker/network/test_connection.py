@@ -3,111 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
+from ottla.broker.network import intake
 from ottla.broker.network.connection import ClientConnection
 from ottla.broker.network.memory import SMALL_BYTES, ConnectionMemory
 from ottla.broker.network.server import UNFINISHED_FRAME_S, BrokerServer
-from ottla.types import Endpoint
 from ottla.wire import framing
 from ottla.wire import messages as m
+from tests.support.broker.network_peers import Peer, framed, ids, leader, server
 from tests.support.broker.produce_requests import produce_frame
-from tests.support.broker.replica_cluster import Broker, MakeBrokers, brokers, client_batch, until
+from tests.support.broker.replica_cluster import Broker, brokers, client_batch, until
 
-__all__ = ["brokers"]
-
-
-class Transport(asyncio.Transport):
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = bytearray()
-        self.writes = 0
-        self.closed = False
-        self.reading = True
-        self.protocol: ClientConnection | None = None
-        self.is_slow = False
-
-    def write(self, data: Any) -> None:
-        self.written += data
-        self.writes += 1
-        if self.is_slow and self.protocol is not None:
-            self.protocol.pause_writing()
-
-    def writelines(self, list_of_data: Any) -> None:
-        self.write(b"".join(list_of_data))
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-
-class Peer:
-    def __init__(self, server: BrokerServer) -> None:
-        self.transport = Transport()
-        self.connection = ClientConnection(server)
-        self.transport.protocol = self.connection
-        self.connection.connection_made(self.transport)
-
-    def read(self, data: bytes) -> None:
-        """One read of the socket; then the memory belongs to somebody else."""
-        buffer = self.connection.get_buffer(-1)
-        assert len(data) <= len(buffer)
-        buffer[: len(data)] = data
-        self.connection.buffer_updated(len(data))
-        buffer[:] = b"\xff" * len(buffer)
-
-
-@pytest.fixture
-async def leader(brokers: MakeBrokers) -> Broker:
-    (broker,) = await brokers(1)
-    broker.order(0, 1, replicas=[0])
-    broker.services.authorizer = broker.services.request_metrics = None
-    broker.services.client_quotas = None
-    return broker
-
-
-@pytest.fixture
-async def server(leader: Broker) -> AsyncIterator[BrokerServer]:
-    server = BrokerServer(leader.runtime, leader.config, Endpoint("PLAINTEXT", "127.0.0.1", 0))
-    server.start_processing(leader.services)  # type: ignore[arg-type]
-    yield server
-    for peer in tuple(server._connections):
-        peer.connection_lost(None)
-    await server.close()
-
-
-def framed(frame: memoryview) -> bytes:
-    return len(frame).to_bytes(4, "big") + bytes(frame)
-
-
-def ids(answers: bytes | bytearray) -> list[int]:
-    found, position = [], 0
-    while position < len(answers):
-        size = int.from_bytes(answers[position : position + 4], "big")
-        found.append(int.from_bytes(answers[position + 4 : position + 8], "big"))
-        position += 4 + size
-    assert position == len(answers)
-    return found
+__all__ = ["brokers", "leader", "server"]
 
 
 def stream() -> tuple[bytes, list[int], list[bytes]]:
@@ -131,18 +41,50 @@ def stream() -> tuple[bytes, list[int], list[bytes]]:
     return b"".join(frames), [n for n in range(12) if n != 7], kept
 
 
+@pytest.mark.parametrize("is_crowded", [True, False])
+@pytest.mark.parametrize("has_turns", [True, False])
 @pytest.mark.parametrize("size", [1, 3, 61, 190, 450, 100_000])
-async def test_a_stream_in_pieces(leader: Broker, server: BrokerServer, size: int) -> None:
+async def test_a_stream_in_pieces(
+    leader: Broker,
+    server: BrokerServer,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    *,
+    has_turns: bool,
+    is_crowded: bool,
+) -> None:
+    if is_crowded:
+        monkeypatch.setattr(intake, "CROWD", 0)
+        server.turn.is_crowded = True
     data, answered, values = stream()
     peer = Peer(server)
     for start in range(0, len(data), size):
         peer.read(data[start : start + size])
+        if has_turns:
+            await asyncio.sleep(0)
     await until(lambda: ids(peer.transport.written) == answered, 60)
     log = leader.log
     assert log.end_offset == len(values)
     stored = bytes(log.read(0, 1 << 20, log.end_offset, min_one_batch=True))
     places = [stored.find(value) for value in values]
     assert -1 not in places and places == sorted(places)
+
+
+async def test_each_is_served_once_in_a_round_of_the_loop(
+    leader: Broker, server: BrokerServer
+) -> None:
+    """libuv reads again where more than a thousand have sent, before anything else has a turn."""
+    hasty, other = Peer(server), Peer(server)
+    requests = [framed(produce_frame(client_batch(), correlation_id=n)) for n in range(3)]
+    for request in requests:
+        hasty.read(request)
+    assert ids(hasty.transport.written) == [0]
+    other.read(requests[0])
+    assert ids(other.transport.written) == [0], "its first"
+    await asyncio.sleep(0)
+    assert ids(hasty.transport.written) == [0, 1, 2]
+    other.read(requests[1])
+    assert ids(other.transport.written) == [0, 1], "a new round"
 
 
 async def test_answers_to_what_came_together_leave_together(

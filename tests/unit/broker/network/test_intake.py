@@ -10,13 +10,26 @@ from ottla.broker.network.intake import ReadingTurn
 
 async def test_all_connections_together_have_one_turn_in_a_round_of_the_loop() -> None:
     now_ms = 1000.0
-    loop = asyncio.get_running_loop()
     turn = ReadingTurn()
-    assert not turn.is_over(now_ms, loop)
+    turn.begin(asyncio.get_running_loop())
+    assert not turn.is_over(now_ms)
     now_ms += TURN_MS / 2
-    assert not turn.is_over(now_ms, loop)
+    assert not turn.is_over(now_ms)
     now_ms += TURN_MS / 2
-    assert turn.is_over(now_ms, loop)  # whoever asks: it may be another connection
+    assert turn.is_over(now_ms)  # whoever asks: it may be another connection
 
     await asyncio.sleep(0)
-    assert not turn.is_over(now_ms, loop)
+    assert not turn.is_over(now_ms)
+
+
+async def test_rounds_are_counted_where_somebody_reads() -> None:
+    loop = asyncio.get_running_loop()
+    turn = ReadingTurn()
+    first = turn.round
+    await asyncio.sleep(0)
+    assert turn.round == first
+    turn.begin(loop)
+    turn.begin(loop)
+    assert turn.round == first
+    await asyncio.sleep(0)
+    assert turn.round == first + 1

@@ -56,6 +56,10 @@ def _services() -> Any:
         replica_manager=SimpleNamespace(
             appends=SimpleNamespace(partitions=SimpleNamespace(get=lambda _: None))
         ),
+        groups=SimpleNamespace(
+            heartbeat=lambda *_: ErrorCode.UNKNOWN_MEMBER_ID,
+            offsets=SimpleNamespace(max_metadata=4096),
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.replication import catch_up
 from ottla.broker.replication.catch_up import CatchUp
 from ottla.broker.replication.stale_logs import StaleLogs
-from ottla.metadata.ended import EndedTopicZnode
+from ottla.metadata.ended import EndedTopic, EndedTopicZnode
 from ottla.metadata.znodes import (
     LeaderAndIsr,
     ReplicaAssignment,
@@ -24,7 +24,7 @@ from ottla.types import TopicPartition
 from ottla.zk.embedded import EmbeddedStore
 from tests.support.broker.cluster_messages import partition, update
 
-OLD, NEW = b"o" * 16, b"n" * 16
+OLD, NEW, NEWER = b"o" * 16, b"n" * 16, b"m" * 16
 
 
 class Logs:
@@ -33,6 +33,7 @@ class Logs:
     def __init__(self) -> None:
         self.by_partition: dict[TopicPartition, SimpleNamespace] = {}
         self.removals = self.dirs = self
+        self.trash = SimpleNamespace(topic_ids=set)
         self.offline_dirs: list[str] = []
 
     def add(self, topic: str, number: int, topic_id: bytes, epoch: int = 0) -> SimpleNamespace:
@@ -174,12 +175,13 @@ async def test_a_topic_made_again_by_hand_leaves_the_old_logs(
     broker: Broker, store: EmbeddedStore
 ) -> None:
     """They are in the way only where the new one is placed here too."""
+    new_ids = {"here": NEW, "elsewhere": NEWER}
     for name, replica in (("here", 1), ("elsewhere", 2)):
-        await _topic(store, name, NEW, replica)
+        await _topic(store, name, new_ids[name], replica)
         broker.log_manager.add(name, 0, OLD)
         broker.hosts.add(TopicPartition(name, 0))
     known = {name: [partition(0)] for name in ("here", "elsewhere")}
-    assert await broker.told(known, ids=dict.fromkeys(known, NEW), epoch=1) == ["elsewhere-0"]
+    assert await broker.told(known, ids=new_ids, epoch=1) == ["elsewhere-0"]
     assert broker.aside == ["here-0"] and broker.strays() == ["elsewhere-0"]
     assert TopicPartition("elsewhere", 0) not in broker.hosts
 
@@ -211,7 +213,7 @@ async def test_a_broker_strikes_itself_off_and_the_last_one_removes_the_entry(
     await broker.stale_logs.settle()
     assert await store.exists(EndedTopicZnode.path(OLD)) is None
     data, _ = await store.get(EndedTopicZnode.path(NEW))
-    assert EndedTopicZnode.decode(data) == ("two", (2,))
+    assert EndedTopicZnode.decode(data) == EndedTopic("two", (2,))
 
 
 async def test_an_entry_does_not_count_before_the_znode_is_gone(
@@ -230,12 +232,13 @@ async def test_an_entry_does_not_count_before_the_znode_is_gone(
 async def test_a_partition_that_moved_away_is_deleted_only_by_the_stores_word(
     broker: Broker, store: EmbeddedStore
 ) -> None:
+    ids = {"moved": OLD, "ours": NEW, "backup": b"b" * 16}
     for name, replicas, epoch in (("moved", (2, 3), 5), ("ours", (1, 2), 5), ("backup", (2,), 4)):
-        await _topic(store, name, OLD, *replicas)
+        await _topic(store, name, ids[name], *replicas)
         await _state(store, name, 2, epoch)
-        broker.log_manager.add(name, 0, OLD, epoch=4)
+        broker.log_manager.add(name, 0, ids[name], epoch=4)
     known = {n: [partition(0, leader=2, replicas=[2, 3])] for n in ("moved", "ours", "backup")}
-    left = await broker.told(known, ids=dict.fromkeys(known, OLD), epoch=1)
+    left = await broker.told(known, ids=ids, epoch=1)
     assert left == ["backup-0", "ours-0"]
 
 

@@ -38,7 +38,8 @@ def ended(*ids: bytes, name: str = "t") -> dict[bytes, EndedTopic]:
         (None, {}, Verdict.STRAY),
         (None, ended(OTHER), Verdict.STRAY),
         (None, ended(OWN), Verdict.ENDED),
-        (None, ended(OWN, name="u"), Verdict.STRAY),
+        # Renamed, then deleted.
+        (None, ended(OWN, name="u"), Verdict.ENDED),
         (topic(OTHER, 1), {}, Verdict.STRAY),
         (topic(OTHER, 1), ended(OTHER), Verdict.STRAY),
         (topic(OTHER, 1), ended(OWN), Verdict.ENDED),

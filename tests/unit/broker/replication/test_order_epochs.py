@@ -22,6 +22,14 @@ def test_the_highest_controller_epoch_counts_and_the_newest_registration() -> No
     assert epochs.controller_epoch == 4
 
 
+def test_orders_for_a_registration_that_has_ended() -> None:
+    epochs = OrderEpochs(broker_epoch=50)
+    epochs.registration_ended()
+    assert epochs.refusal(50, 4) is ErrorCode.STALE_BROKER_EPOCH
+    # The next one may be heard of by the controller first.
+    assert epochs.refusal(52, 4) is ErrorCode.NONE
+
+
 class LaggingStore:
     """Shows what other servers know only when it is asked to sync."""
 

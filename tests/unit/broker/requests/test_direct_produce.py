@@ -12,6 +12,7 @@ from ottla.broker.requests.direct_produce import DirectProduce
 from ottla.broker.requests.parked import Parked
 from ottla.wire import framing
 from ottla.wire import messages as m
+from ottla.wire.compression import ZSTD
 from ottla.wire.records import Record, build_batch
 from tests.support.broker.produce_requests import produce_frame
 from tests.support.broker.replica_cluster import TP, Broker, MakeBrokers, brokers, client_batch
@@ -32,7 +33,7 @@ async def leader(brokers: MakeBrokers) -> Broker:
     return broker
 
 
-@pytest.mark.parametrize("version", [9, 10, 11])
+@pytest.mark.parametrize("version", range(3, 12))
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_the_answer_is_the_handlers(leader: Broker, version: int, acks: int) -> None:
     direct = DirectProduce()
@@ -75,7 +76,7 @@ async def test_no_answer_is_wanted_with_acks_0(leader: Broker) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"version": 8},
+        {"version": 2},
         {"acks": 2},
         {"transactional_id": "x"},
         {"topic": "elsewhere"},
@@ -101,24 +102,54 @@ async def test_no_answer_is_wanted_with_acks_0(leader: Broker) -> None:
         },
     ],
 )
+@pytest.mark.parametrize("version", [3, 7, 8, 11])
 async def test_everything_else_is_left_to_the_handler(
-    leader: Broker, changes: dict[str, Any]
+    leader: Broker, changes: dict[str, Any], version: int
 ) -> None:
     direct = DirectProduce()
-    assert answer_of(direct, leader, produce_frame(client_batch())) is not None
-    frame = produce_frame(changes.pop("batch", client_batch()), **changes)
+    usual = produce_frame(client_batch(), version=version)
+    assert answer_of(direct, leader, usual) is not None
+    changed = {"version": version, "batch": client_batch(), **changes}
+    frame = produce_frame(changed.pop("batch"), **changed)
     unchanged = bytes(frame)
     assert answer_of(direct, leader, frame) is None
     assert bytes(frame) == unchanged
     assert leader.log.end_offset == 1
 
 
-async def test_frames_that_are_cut_are_left_to_the_handler(leader: Broker) -> None:
+@pytest.mark.parametrize("version", [3, 8, 11])
+async def test_frames_that_are_cut_are_left_to_the_handler(leader: Broker, version: int) -> None:
     direct = DirectProduce()
-    whole = produce_frame(client_batch())
-    for size in range(2, len(whole)):
-        assert answer_of(direct, leader, whole[:size]) is None
+    whole = produce_frame(client_batch(), version=version)
+    longer = memoryview(bytearray(whole) + b"?")
+    for frame in (*(whole[:size] for size in range(2, len(whole))), longer):
+        assert answer_of(direct, leader, frame) is None
     assert leader.log.end_offset == 0
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+async def test_zstd_needs_version_7(leader: Broker, version: int) -> None:
+    batch = build_batch([Record(None, b"v" * 100, 1)], compression=ZSTD)
+    answer = answer_of(DirectProduce(), leader, produce_frame(batch, version=version))
+    assert (answer is not None) == (version >= 7)
+
+
+async def test_topics_with_names_of_different_lengths_are_all_remembered(
+    leader: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direct = DirectProduce()
+    frames = [
+        produce_frame(client_batch(), topic=topic, version=version)
+        for topic in ("t", "te", "tenth")
+        for version in (7, 11)
+    ]
+    for frame in frames:
+        answer_of(direct, leader, frame)
+    learnt: list[int] = []
+    monkeypatch.setattr(DirectProduce, "_learn", lambda *_: learnt.append(1))
+    for frame in frames:
+        answer_of(direct, leader, frame)
+    assert not learnt
 
 
 async def test_a_flush_after_every_append_is_the_handlers(brokers: MakeBrokers) -> None:

@@ -28,6 +28,8 @@ class World:
         self.committed: dict[TopicPartition, int] = {}
         self.shares: list[list[TopicPartition]] = [[T0, T1]]  # one for each time it joins
         self.rebalances_after_polls: list[int] = []
+        self.epoch = 7  # of the leaders under which offsets were committed
+        self.least_epochs: dict[TopicPartition, int] = {}  # what the last reader was given
         self.refuses_commits = False
         self.polls = 0
         self.joins = 0
@@ -37,6 +39,7 @@ class World:
 class StandInMember:
     def __init__(self, world: World, *_: Any) -> None:
         self._world = world
+        self.committed_epochs: dict[TopicPartition, int] = {}
 
     def check(self) -> None:
         after = self._world.rebalances_after_polls
@@ -49,7 +52,9 @@ class StandInMember:
         return self._world.shares.pop(0)
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: at for tp, at in self._world.committed.items() if tp in partitions}
+        known = {tp: at for tp, at in self._world.committed.items() if tp in partitions}
+        self.committed_epochs = dict.fromkeys(known, self._world.epoch)
+        return known
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if self._world.refuses_commits and offsets:
@@ -92,9 +97,18 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
     monkeypatch.setattr(consume_group, "list_offsets", list_offsets)
     monkeypatch.setattr(consume_group, "Member", lambda *_: StandInMember(world))
-    monkeypatch.setattr(
-        consume_group, "RecordReader", lambda _, at, timeout_ms: StandInReader(world, at)
-    )
+
+    def open_reader(
+        _: object,
+        positions: Mapping[TopicPartition, int],
+        *,
+        timeout_ms: float,
+        least_epochs: Mapping[TopicPartition, int],
+    ) -> StandInReader:
+        world.least_epochs = dict(least_epochs)
+        return StandInReader(world, positions)
+
+    monkeypatch.setattr(consume_group, "RecordReader", open_reader)
     return world
 
 
@@ -129,6 +143,7 @@ async def test_up_to_the_end(world: World) -> None:
     world.committed = {T1: 2}
     assert await read() == ["0:0", "0:1", "1:2", "0:2"]
     assert world.committed == {T0: 3, T1: 3} and world.has_left
+    assert world.least_epochs == {T1: 7}  # KIP-320: no leader older than the offset is asked
 
 
 async def test_as_many_as_were_asked_for(world: World) -> None:

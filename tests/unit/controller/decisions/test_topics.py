@@ -261,3 +261,29 @@ async def test_many_topics_are_created_in_few_requests(cluster: ControlledCluste
     assert await cluster.state("t99", 9) is not None
     assert len(cluster.brokers[0].of_type(m.LeaderAndIsrRequest)) <= 4
     assert elapsed < 5
+
+
+@pytest.mark.parametrize("reigns", [True, False], ids=["seen by a controller", "before one reigns"])
+async def test_a_copied_znode_does_not_get_the_other_topic_s_id(
+    cluster: ControlledCluster, caplog: pytest.LogCaptureFixture, reigns: bool
+) -> None:
+    """By its id brokers would take the other topic's logs for those of a renamed one."""
+    if reigns:
+        await cluster.start_controller(0)
+    await cluster.create_topic("the-first", {0: (1, 2)}, b"f" * 16)
+    await cluster.create_topic("a-copy", {0: (1, 2)}, b"f" * 16)
+    if not reigns:
+        await cluster.start_controller(0)
+        await cluster.settle()
+    ids = {
+        name: TopicZnode.decode((await cluster.admin.get(TopicZnode.path(name)))[0]).topic_id
+        for name in ("the-first", "a-copy")
+    }
+    assert ids["the-first"] == b"f" * 16 and ids["a-copy"] not in (None, b"f" * 16)
+    told = {
+        topic.topic_name: topic.topic_id
+        for request in cluster.brokers[1].of_type(m.LeaderAndIsrRequest)
+        for topic in request.topic_states
+    }
+    assert told == ids
+    assert "Topic a-copy has the topic id of another topic" in caplog.text

@@ -15,9 +15,7 @@ def at(offset: int, time_ms: int = 0) -> CommittedOffset:
 
 def test_the_later_place_in_the_log_wins_whichever_answer_comes_first() -> None:
     table = OffsetTable()
-    first, second = {T0: at(1)}, {T0: at(2)}
-    table.begin(first)
-    table.begin(second)
+    first, second = table.begin({T0: at(1)}), table.begin({T0: at(2)})
     table.finish(second, 11)
     assert table.is_unstable(T0)
     table.finish(first, 10)
@@ -27,21 +25,56 @@ def test_the_later_place_in_the_log_wins_whichever_answer_comes_first() -> None:
 
 def test_a_refused_commit_leaves_the_old_one() -> None:
     table = OffsetTable()
-    table.begin({T0: at(1)})
-    table.finish({T0: at(1)}, 0)
-    table.begin({T0: at(2), T1: at(2)})
-    table.finish({T0: at(2), T1: at(2)}, None)
+    table.finish(table.begin({T0: at(1)}), 0)
+    table.finish(table.begin({T0: at(2), T1: at(2)}), None)
     assert table.committed == {T0: at(1)}
     assert not table.is_unstable(T1)
 
 
 def test_a_removed_offset_may_be_committed_again() -> None:
     table = OffsetTable()
-    table.finish({T0: at(1)}, 5)
+    table.finish(table.begin({T0: at(1)}), 5)
     assert table.remove([T0, T1]) == [T0]
     assert table.is_empty
-    table.finish({T0: at(3)}, 6)
+    table.finish(table.begin({T0: at(3)}), 6)
     assert table.committed == {T0: at(3)}
+
+
+def test_what_is_removed_under_way_stays_away() -> None:
+    table = OffsetTable()
+    old = table.begin({T0: at(1), T1: at(1)})
+    assert table.all_partitions() == {T0, T1}
+    assert table.remove([T0]) == [T0], "the log may have it: it takes a tombstone"
+    assert table.all_partitions() == {T1}
+    new = table.begin({T0: at(2)})
+    table.finish(old, 5)
+    assert table.committed == {T1: at(1)}
+    assert table.is_unstable(T0), "the new one is still under way"
+    table.finish(new, 7)
+    assert table.committed == {T0: at(2), T1: at(1)}
+
+
+def test_a_tombstone_ends_what_stands_before_it_whichever_answer_comes_first() -> None:
+    for order in ("before", "ends", "after"), ("after", "ends", "before"), ("ends", "before"):
+        table = OffsetTable()
+        under_way = {
+            "before": (table.begin({T0: at(1)}), 10),
+            "ends": (table.begin({T0: None}), 11),
+            "after": (table.begin({T0: at(2)}), 12),
+        }
+        for name in order:
+            table.finish(*under_way[name])
+        assert table.committed == ({T0: at(2)} if "after" in order else {}), order
+
+
+def test_a_transaction_does_not_bring_back_what_a_tombstone_ended() -> None:
+    table = OffsetTable()
+    staged = {T0: at(1)}
+    table.begin_staged(1, staged)
+    table.finish_staged(1, staged, 10)
+    table.finish(table.begin({T0: None}), 11)
+    table.end_transaction(1, committed=True)
+    assert table.is_empty
 
 
 def test_transactions_show_after_their_end() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from ottla.coordinator.groups.answers import LeavingMember
 from ottla.coordinator.groups.group import GroupState
 from ottla.coordinator.shards import Shard
 from ottla.errors import ErrorCode
@@ -35,6 +38,38 @@ async def test_a_group_that_is_dropped_is_dead_and_wakes_nobody(rig: Rig) -> Non
     assert len(rig.log.entries()) == stored
 
 
+async def test_the_record_of_a_group_does_not_come_behind_its_tombstone(rig: Rig) -> None:
+    joined = await rig.join_now()
+    await rig.sync_now(joined)
+    # Empty now, which is to be written, and deleted before it was.
+    rig.coordinator.leave("g", [LeavingMember(joined.member_id)])
+    assert await rig.coordinator.delete_groups(["g"]) == {"g": ErrorCode.NONE}
+    await turns()
+    assert (await rig.fail_over()).list_groups()[1] == []
+
+
+async def test_the_first_step_of_work_that_is_begun_is_made_at_once(rig: Rig) -> None:
+    registry = rig.coordinator.registry
+    steps: list[str] = []
+
+    async def work(name: str, turns_to_wait: int) -> str:
+        try:
+            steps.append(name)
+            for _ in range(turns_to_wait):
+                await asyncio.sleep(0)
+        finally:
+            steps.append(f"end of {name}")
+        return name
+
+    waiting, short = registry.begin(work("a", 3)), registry.begin(work("b", 0))
+    assert steps == ["a", "b", "end of b"] and short.done()
+    assert [await waiting, await short] == ["a", "b"]
+    ended = registry.begin(work("c", 1000))
+    await turns()
+    await registry.close()
+    assert ended.cancelled() and steps[-1] == "end of c"
+
+
 async def test_work_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
         raise RuntimeError("out of luck")
@@ -42,5 +77,7 @@ async def test_work_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> No
     rig = await Rig().start()
     rig.coordinator.registry.spawn(fail())
     await turns()
-    assert "Work of the group coordinator failed" in caplog.messages
+    with pytest.raises(RuntimeError):
+        await rig.coordinator.registry.begin(fail())
+    assert caplog.messages.count("Work of the group coordinator failed") == 2
     await rig.coordinator.shutdown()

@@ -54,6 +54,9 @@ class Cluster:
     def contains_topic(self, name: str) -> bool:
         return True
 
+    def was_renamed(self, name: str) -> bool:
+        return False
+
     def add_listener(self, listener: Any) -> None: ...
 
     def partition_state(self, tp: TopicPartition) -> Any | None:

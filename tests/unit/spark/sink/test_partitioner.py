@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.partitioner import murmur2, partition_of_key
+from ottla.client.partitioner import partition_of_key
 from ottla.spark.sink import partitioner
+from ottla.topics.partitioners import murmur2
 from tests.support.native import FORMS, in_force
 
 

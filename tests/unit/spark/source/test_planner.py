@@ -74,7 +74,7 @@ def test_a_topic_that_is_deleted_while_its_ends_are_looked_up(partition: FakePar
     partition.set_topic(FIRST_ID)
     options = options_of(partition, **LENIENT)
     with client_of(options) as client:
-        now, positions = Planner(client, options).observe_since(since)
+        now, positions, _ = Planner(client, options).observe_since(since)
         assert (now.topics, positions) == ({}, {})
         with pytest.raises(TopicMissing, match="topic t does not exist"):
             Planner(client, options).observe()

@@ -173,3 +173,22 @@ def test_a_write_that_takes_a_part_is_completed(
     monkeypatch.setattr(os, "pwritev", part)
     log.append_plain([batch(), batch(3)], 0)
     assert content(log) == content(wanted)
+
+
+def test_those_that_fit_into_the_segment_go_before_the_one_that_starts_the_next(
+    tmp_path: Path,
+) -> None:
+    size = len(batch())
+    log = new_log(tmp_path / "log", settings(segment_bytes=5 * size + 1, segment_ms=10_000))
+    assert log.append_plain([batch() for _ in range(8)], 4) == [0, 1, 2, 3, 4]
+    assert log.append_plain([batch() for _ in range(3)], 4) == []
+    log.append_as_leader(batch(), 4)
+    assert log.active.base_offset == 5
+    late = batch(timestamp=START_MS + 10_001)
+    assert log.append_plain([batch(), batch(), late, batch()], 4) == [6, 7]
+
+
+def test_a_segment_without_a_time_decides_by_the_clock(tmp_path: Path) -> None:
+    log = new_log(tmp_path / "log", settings())
+    log.append_as_leader(batch(timestamp=-1), 4)
+    assert log.append_plain([batch()], 4) == []

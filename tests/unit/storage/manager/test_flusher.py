@@ -21,8 +21,9 @@ async def test_a_flush_moves_the_recovery_point_unless_the_log_was_cut(tmp_path:
     await logs.start()
     log = logs.get_or_create(A, topic_id=TOPIC_ID)
     log.append_as_leader(batch(3), 1)
-    assert log.recovery_point == 0 and log.side_files.unsynced
+    assert log.recovery_point == 0 and log.side_files.shared_id
     await logs.flusher.flush(log)
+    assert (tmp_path / "a-0" / checkpoints.PARTITION_METADATA).exists()
     assert log.recovery_point == 3 and not log.side_files.unsynced and not log.epochs.dirty
     assert (tmp_path / "a-0" / checkpoints.LEADER_EPOCHS).read_text() == "0\n1\n1 0\n"
     log.append_as_leader(batch(3), 1)

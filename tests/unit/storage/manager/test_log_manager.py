@@ -254,7 +254,7 @@ async def test_a_name_fails_no_folder(tmp_path: Path) -> None:
 
 
 class FailingDisk(SystemDisk):
-    """Folders below `broken` answer every open with an I/O error."""
+    """Below `broken` nothing can be opened or made."""
 
     def __init__(self) -> None:
         self.broken: Path | None = None
@@ -263,6 +263,11 @@ class FailingDisk(SystemDisk):
         if self.broken is not None and self.broken in path.parents:
             raise OSError(5, "Input/output error")
         return super().open(path, create=create)
+
+    def make_dirs(self, path: Path) -> None:
+        if self.broken is not None and self.broken in path.parents:
+            raise OSError(5, "Input/output error")
+        super().make_dirs(path)
 
 
 async def test_a_failing_folder_goes_offline_and_the_others_go_on(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ async def test_a_log_gets_a_name_that_nobody_loads(tmp_path: Path) -> None:
     strays, log = Strays(runtime(), dirs), new_log(tmp_path)
     log.assign_topic_id(TOPIC_ID)
     log.append_as_leader(batch(), 0)
-    assert strays.add(log) and dirs[tmp_path].gone == {TP}
+    assert strays.add(log) and set(dirs[tmp_path].gone) == {TP}
     [aside] = strays.folders
     assert SystemDisk().list_dir(tmp_path) == [aside.name]
     size = (aside / "00000000000000000000.log").stat().st_size

@@ -3,9 +3,15 @@
 // it fills `root`, and stops all it started when `signal` is aborted. `heading(params)` is its
 // headline where that is not the title.
 
+function topicPage() {
+  if (location.pathname === "/create-topic") return import("./create_topic.js");
+  if (location.pathname === "/deleted-topics") return import("./deleted_topics.js");
+  return import("./topics.js");
+}
+
 export const PAGES = [
   { name: "Cluster", href: "/", paths: ["/"], load: () => import("./cluster.js") },
-  { name: "Topics", href: "/topics", paths: ["/topics", "/topics/:name", "/create-topic"], load: (params) => (params.name ? import("./topic.js") : location.pathname === "/create-topic" ? import("./create_topic.js") : import("./topics.js")) },
+  { name: "Topics", href: "/topics", paths: ["/topics", "/topics/:name", "/create-topic", "/deleted-topics"], load: (params) => (params.name ? import("./topic.js") : topicPage()) },
   { name: "Placement", href: "/placement", paths: ["/placement"], load: () => import("./placement.js") },
   { name: "Life of a topic", href: "/life", paths: ["/life", "/life/:name"], load: () => import("./life.js") },
   { name: "Messages", href: "/messages", paths: ["/messages", "/messages/:name"], load: () => import("./messages.js") },

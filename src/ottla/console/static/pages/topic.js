@@ -2,11 +2,12 @@ import { get, preview } from "../lib/api.js";
 import { confirmWrite, modal } from "../lib/confirm.js";
 import { fill, h, link, path, setText } from "../lib/dom.js";
 import { field, showAtField } from "../lib/form.js";
-import { bytes, count, plural } from "../lib/format.js";
+import { bytes, count, duration, plural } from "../lib/format.js";
 import { live } from "../lib/live.js";
 import { empty, notice, problemPlace } from "../lib/notices.js";
 import { navigate } from "../lib/router.js";
 import { dataTable } from "../lib/table.js";
+import { rename, resize, resizesPlace } from "./topic_changes.js";
 import { showConfigs } from "./topic_configs.js";
 
 export const title = "Topic";
@@ -40,9 +41,11 @@ export async function mount(root, { params, query, signal, side }) {
     link(path`/life/${name}`, "Life"),
     link(path`/placement?topic=${name}`, "Placement"),
     h("button", { class: "button", type: "button", onclick: () => expand(name, signal) }, "Add partitions…"),
+    h("button", { class: "button", type: "button", onclick: () => resize(name, signal) }, "Resize…"),
+    h("button", { class: "button", type: "button", onclick: () => rename(name, signal) }, "Rename…"),
     h("button", { class: "button danger-quiet", type: "button", onclick: () => remove(name, signal) }, "Delete…"),
   );
-  fill(root, tabs, place);
+  fill(root, resizesPlace(signal, name), tabs, place);
   if (tab === "configs") await showConfigs(place, name, signal);
   else if (tab === "groups") await showGroups(place, name, signal);
   else showPartitions(place, name, signal);
@@ -250,9 +253,10 @@ async function remove(name, signal) {
       verb: "Delete",
       danger: true,
       typed: name,
-      describe: (doomed) => h("p", {}, `${plural(doomed.partitions, "partition")} with ${bytes(doomed.bytes)} on ${plural(doomed.brokers.length, "broker")} will be gone for good.`),
+      describe: (doomed) => h("p", {}, `${plural(doomed.partitions, "partition")} with ${bytes(doomed.bytes)} on ${plural(doomed.brokers.length, "broker")} will be ${doomed.kept_ms ? `in the trash, and can be brought back for ${duration(doomed.kept_ms)}` : "gone for good"}.`),
     });
-    if (done && !signal.aborted) navigate(`${path`/topics/${name}`}?deleting=${done.brokers.join(",")}`, { replace: true });
+    if (!done || signal.aborted) return;
+    navigate(done.kept_ms ? "/deleted-topics" : `${path`/topics/${name}`}?deleting=${done.brokers.join(",")}`, { replace: true });
   } catch (error) {
     await modal("It cannot be deleted", (close) => [notice("bad", error.message), h("div", { class: "actions" }, h("button", { class: "button", type: "button", onclick: () => close() }, "Close"))]);
   }

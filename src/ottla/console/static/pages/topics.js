@@ -6,6 +6,7 @@ import { live } from "../lib/live.js";
 import { notice, problemPlace } from "../lib/notices.js";
 import { keepInAddress, navigate } from "../lib/router.js";
 import { dataTable } from "../lib/table.js";
+import { resizesPlace } from "./topic_changes.js";
 
 export const title = "Topics";
 export const question = "What is there?";
@@ -151,8 +152,9 @@ export function mount(root, { query, signal, side }) {
   broker.input.addEventListener("change", () => change({ broker: broker.value() }));
   internal.input.addEventListener("change", () => change({ internal: internal.value() }));
 
-  fill(side, h("a", { class: "button primary", href: "/create-topic" }, "Create topic"));
-  fill(root, problem.node, h("div", { class: "filters" }, search.node, show.node, broker.node, internal.node), h("div", { class: "row list-head" }, summary, count_records), notes, table.node);
+  fill(side, link("/deleted-topics", "Deleted topics"), h("a", { class: "button primary", href: "/create-topic" }, "Create topic"));
+  const resizes = resizesPlace(signal);
+  fill(root, problem.node, resizes, h("div", { class: "filters" }, search.node, show.node, broker.node, internal.node), h("div", { class: "row list-head" }, summary, count_records), notes, table.node);
   live("topics", {}, {
     signal,
     problem: (error) => problem.say(error),

@@ -1,0 +1,1 @@
+"""Many readers of one partition, and a reader of old records beside one of new ones."""

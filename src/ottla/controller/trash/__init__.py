@@ -1,0 +1,1 @@
+"""Deleted topics that are kept for a while, and how they come back (ADR 50)."""

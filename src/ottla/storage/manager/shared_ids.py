@@ -1,0 +1,143 @@
+"""The topic ids of small logs, in one file per data folder (ADR 48).
+
+Making a file costs more than all else that is done for a new log, so `partition.metadata` is made
+with a log's first flush. Until then its id stands here, in a line of its own that is appended
+before the log's folder is made. A `partition.metadata` in the folder always counts more.
+
+    ottla-topic-ids 1
+    <CRC-32 of the rest of the line> <topic id> <name of the log's folder>
+
+The last good line of a name counts; zeros take its id back. A line that a crash has cut or a disk
+has changed counts as none, and the others stay good.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from zlib import crc32
+
+from ottla.runtime import Disk
+from ottla.types import ZERO_TOPIC_ID, TopicId, format_topic_id, parse_topic_id
+
+logger = logging.getLogger(__name__)
+FILE_NAME = "topic-ids-of-small-logs"
+_HEAD = b"ottla-topic-ids 1\n"
+# In the place of a number of lines: damage, a last line without its end, or an append that failed
+# half way.
+_UNKNOWN = -1
+
+
+def encode_lines(ids: Mapping[str, TopicId]) -> bytes:
+    lines: list[str] = []
+    last_id, text = ZERO_TOPIC_ID, format_topic_id(ZERO_TOPIC_ID)
+    for name, topic_id in ids.items():
+        if topic_id is not last_id:
+            last_id, text = topic_id, format_topic_id(topic_id)
+        rest = f"{text} {name}"
+        lines.append(f"{crc32(rest.encode()):08x} {rest}\n")
+    return "".join(lines).encode()
+
+
+def decode(data: bytes) -> tuple[dict[str, TopicId], int]:
+    """The ids by the names of folders, and how many lines are damaged."""
+    ids: dict[str, TopicId] = {}
+    known: dict[bytes, TopicId] = {}
+    damaged = 0
+    if not data.startswith(_HEAD):
+        # Of another version, or not one at all: nothing in it can be relied on.
+        return ids, 1
+    for line in data[len(_HEAD) :].split(b"\n"):
+        if not line:
+            continue
+        crc, _, rest = line.partition(b" ")
+        text, _, name = rest.partition(b" ")
+        try:
+            if int(crc, 16) != crc32(rest):
+                raise ValueError("the checksum differs")
+            topic_id = known.get(text)
+            if topic_id is None:
+                topic_id = known[text] = parse_topic_id(text.decode())
+            ids[name.decode()] = topic_id
+        except ValueError:
+            damaged += 1
+    return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_TOPIC_ID}, damaged
+
+
+class SharedIds:
+    """Of one data folder; for the event loop and for threads. Blocking; raises OSError."""
+
+    def __init__(self, disk: Disk, data_dir: Path) -> None:
+        self._disk = disk
+        self._path = data_dir / FILE_NAME
+        self._lock = threading.Lock()
+        self._ids: dict[str, TopicId] = {}
+        self._lines = 1  # in the file, with its head
+        self._is_there = False
+        self._is_synced = True
+
+    def load(self) -> dict[str, TopicId]:
+        """What the file says. `keep` has to follow."""
+        try:
+            data = self._disk.read_bytes(self._path)
+        except FileNotFoundError:
+            return {}
+        self._ids, damaged = decode(data)
+        self._is_there = True
+        self._lines = data.count(b"\n")
+        if damaged:
+            logger.warning("%s: %d damaged lines are left out", self._path, damaged)
+            self._lines = _UNKNOWN
+        elif not data.endswith(b"\n"):
+            # The line is good, but what is appended would become part of it.
+            self._lines = _UNKNOWN
+        return dict(self._ids)
+
+    def keep(self, ids: Mapping[str, TopicId]) -> None:
+        """These and no others: what the file says of folders that are gone must not be taken for
+        the id of one that gets the same name."""
+        with self._lock:
+            is_as_written = self._ids == ids and self._lines == len(ids) + 1
+            self._ids = dict(ids)
+            if not is_as_written if self._is_there else ids:
+                self._rewrite()
+
+    def add(self, ids: Mapping[str, TopicId]) -> None:
+        """Of logs whose folders are about to be made; not synced."""
+        with self._lock:
+            # Zeros have to be told only where something else was.
+            new = {name: id for name, id in ids.items() if id != self._ids.get(name, ZERO_TOPIC_ID)}
+            if not new:
+                return
+            lines, self._lines = self._lines, _UNKNOWN
+            if lines == _UNKNOWN:
+                self._rewrite()
+                lines = self._lines
+            file = self._disk.open(self._path)
+            try:
+                file.append((b"" if self._is_there else _HEAD) + encode_lines(new))
+            finally:
+                file.close()
+            self._ids.update(new)
+            self._is_there, self._is_synced = True, False
+            self._lines = lines + len(new)
+
+    def drop(self, name: str) -> None:
+        """A folder that has its own id now or another name. The file still has the line: see
+        `write`."""
+        with self._lock:
+            self._ids.pop(name, None)
+
+    def write(self) -> None:
+        """Only what counts is in the file now, durably: names that were dropped are free."""
+        with self._lock:
+            if self._is_there and (self._lines != len(self._ids) + 1 or not self._is_synced):
+                self._rewrite()
+
+    def _rewrite(self) -> None:
+        self._ids = {name: id for name, id in self._ids.items() if id != ZERO_TOPIC_ID}
+        self._disk.write_atomically(self._path, _HEAD + encode_lines(self._ids))
+        self._is_there = self._is_synced = True
+        self._lines = len(self._ids) + 1

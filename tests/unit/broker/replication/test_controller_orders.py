@@ -1,0 +1,48 @@
+"""Orders for logs that have lost the id of their topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.types import ZERO_TOPIC_ID
+from tests.support.broker.replica_cluster import (
+    TOPIC_ID,
+    TP,
+    MakeBrokers,
+    brokers,
+    client_batch,
+)
+
+__all__ = ["brokers"]
+
+
+@pytest.mark.parametrize(
+    ("leader", "is_synced", "kept"),
+    [(1, False, 0), (0, False, 3), (1, True, 3), (-1, False, 3)],
+    ids=["follower", "leader", "synced", "nobody leads"],
+)
+async def test_records_of_a_log_without_an_id(
+    brokers: MakeBrokers, leader: int, is_synced: bool, kept: int
+) -> None:
+    """After a power cut they may be of an earlier topic of that name: a follower can have them
+    from its leader, and what was synced had its id synced with it."""
+    (broker,) = await brokers(1)
+    broker.know([0, 1])
+    log = broker.log_manager.get_or_create(TP, is_new=True, topic_id=ZERO_TOPIC_ID)
+    log.append_as_leader(client_batch(3), leader_epoch=0)
+    if is_synced:
+        await broker.log_manager.flusher.flush(log)
+    assert log.topic_id == ZERO_TOPIC_ID
+    broker.order(leader, 1, replicas=[0, 1], is_new=False)
+    assert log.topic_id == TOPIC_ID
+    assert log.end_offset == kept
+
+
+async def test_a_log_in_use_gets_its_id_and_keeps_its_records(brokers: MakeBrokers) -> None:
+    """As where a controller begins to give ids."""
+    (broker,) = await brokers(1)
+    broker.know([0, 1])
+    broker.order(0, 1, replicas=[0, 1], topic_id=ZERO_TOPIC_ID, version=1)
+    await broker.produce(3)
+    broker.order(1, 2, replicas=[0, 1])
+    assert (broker.log.topic_id, broker.log.end_offset) == (TOPIC_ID, 3)

@@ -1,0 +1,105 @@
+"""When a resize asks for its fence, and what it does when nobody says how the swap went; whole
+resizes are in `tests/spark`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client.admin.resizing import ResizeBegun, ResizeEnd
+from ottla.errors import ErrorCode, KafkaError
+from ottla.pipelines.copy.ends import CopyError, Endpoint
+from ottla.pipelines.copy.folder import CopyFolder
+from ottla.pipelines.copy.resize import Resize, ResizeSpec
+from ottla.runtime import SystemDisk
+from ottla.topics.partitioners import Partitioner
+
+OLD, NEW = b"o" * 16, b"n" * 16
+END = ResizeEnd(NEW, 0, 0)
+
+
+class Clock:
+    now_s = 100.0
+
+    def monotonic_ms(self) -> float:
+        return self.now_s * 1000
+
+
+class Follower:
+    """A copy that is so far behind."""
+
+    def __init__(self, lag: int, *, is_close: bool) -> None:
+        self.lag, self.is_close = lag, is_close
+
+    def lag_now(self) -> int:
+        return self.lag
+
+
+@pytest.fixture
+def resize(tmp_path: Path) -> Any:
+    nobody: Any = None
+    clock: Any = Clock()
+    begun = ResizeBegun(OLD, "shadow", NEW, 12, 1, False, 0)
+    spec = ResizeSpec(Endpoint("localhost:1", "orders"), 5, Partitioner.MURMUR2)
+    return Resize(nobody, spec, begun, CopyFolder(SystemDisk(), tmp_path), clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("lag", "is_close", "near"),
+    [(5_000, True, True), (5_000, False, False), (12_000, True, True), (13_000, True, False)],
+)
+def test_a_fence_is_for_what_is_copied_in_a_moment(
+    resize: Any, lag: int, is_close: bool, near: bool
+) -> None:
+    assert resize._is_near(Follower(lag, is_close=is_close), 50_000) is near
+
+
+def test_a_producer_as_fast_as_the_copy_does_not_keep_it_for_ever(resize: Any) -> None:
+    fast = Follower(90_000, is_close=False)
+    assert not resize._is_near(fast, 100_000)
+    resize._clock.now_s += 19
+    assert not resize._is_near(fast, 100_000)
+    assert not resize._is_near(Follower(110_000, is_close=False), 100_000), "counted anew"
+    resize._clock.now_s += 19
+    assert not resize._is_near(fast, 100_000)
+    resize._clock.now_s += 2
+    assert resize._is_near(fast, 100_000)
+
+
+def answers(*codes: ErrorCode | None) -> Any:
+    left = iter(codes)
+
+    def ask() -> ResizeEnd:
+        code = next(left)
+        if code is None:
+            return END
+        raise CopyError("no") from KafkaError(code)
+
+    return ask
+
+
+def test_a_swap_that_nobody_spoke_of_is_asked_for_again(resize: Any) -> None:
+    again = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER)
+    assert resize._swap(answers(*again, None)) == END
+
+
+def test_a_fence_that_was_lifted_means_that_nothing_has_changed(resize: Any) -> None:
+    lifted = ErrorCode.FENCED_LEADER_EPOCH
+    assert resize._swap(answers(ErrorCode.REQUEST_TIMED_OUT, lifted)) is None
+
+
+def test_what_is_refused_is_not_asked_for_again(resize: Any) -> None:
+    with pytest.raises(CopyError):
+        resize._swap(answers(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+
+
+def test_patience_ends(resize: Any) -> None:
+    def ask() -> ResizeEnd:
+        resize._clock.now_s += 60
+        raise CopyError("no") from KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+    with pytest.raises(CopyError):
+        resize._swap(ask)
+    assert resize._clock.now_s == 220
