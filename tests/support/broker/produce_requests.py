@@ -31,6 +31,7 @@ def produce_frame(
 ) -> memoryview:
     partition = Request.PartitionProduceData(index=changes.pop("index", 0), records=batch)
     topic = Request.TopicProduceData(name=changes.pop("topic", "t"), partition_data=[partition])
+    client_id = changes.pop("client_id", "client")
     request = Request(**{"acks": acks, "timeout_ms": 100, "topic_data": [topic], **changes})
-    chunks = framing.encode_request(request, version, correlation_id, "client")
+    chunks = framing.encode_request(request, version, correlation_id, client_id)
     return memoryview(bytearray(b"".join(chunks)[4:]))

@@ -39,8 +39,10 @@ _OLDEST_FLEXIBLE = 9
 _OLDEST_WITH_RECORD_ERRORS = 8
 _OLDEST_WITH_ZSTD = 7
 _OLDEST_WITH_LOG_START = 5
-# Bounds what one connection can make us remember.
+# Bounds what one connection can make us remember: a client's id is as long as it likes, and so are
+# the tags of a header.
 MAX_FORMS = 256
+MAX_FORM_BYTES = 4096
 # The request header up to the correlation id.
 _HEAD = struct.Struct(">hhi")
 _AFTER_CORRELATION = 8
@@ -288,6 +290,8 @@ class DirectProduce:
         if partitions != one or not is_open_to_all(topic, acks):
             return None
         end = position + partition.size
+        if end > MAX_FORM_BYTES:
+            return None
         form = Form(TopicPartition(topic, index), version, acks, timeout_ms, end)
         if len(self._forms) >= MAX_FORMS:
             self._forms.clear()

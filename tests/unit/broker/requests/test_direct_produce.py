@@ -117,6 +117,17 @@ async def test_everything_else_is_left_to_the_handler(
     assert leader.log.end_offset == 1
 
 
+@pytest.mark.parametrize("version", [3, 11])
+async def test_long_headers_are_not_remembered(leader: Broker, version: int) -> None:
+    """A hostile client would fill our memory with them, 256 for each of its connections."""
+    direct = DirectProduce()
+    frame = produce_frame(client_batch(), version=version, client_id="c" * 10_000)
+    assert answer_of(direct, leader, frame) is None
+    assert not direct._forms
+    assert answer_of(direct, leader, produce_frame(client_batch(), version=version)) is not None
+    assert len(direct._forms) == 1
+
+
 @pytest.mark.parametrize("version", [3, 8, 11])
 async def test_frames_that_are_cut_are_left_to_the_handler(leader: Broker, version: int) -> None:
     direct = DirectProduce()
