@@ -143,23 +143,25 @@ async def test_asking_twice_and_asking_for_nonsense(cluster: LocalCluster) -> No
 
 
 async def test_a_broker_that_was_away_finds_its_logs(cluster: LocalCluster) -> None:
-    await h.create(cluster, "old", [2, 0], [0, 2])
+    stays = cluster.controller.broker_id
+    away, other = (broker_id for broker_id in range(3) if broker_id != stays)
+    await h.create(cluster, "old", [away, stays], [stays, away])
     await h.produce(cluster, "old", range(5))
     await cluster.until_all_know("old", 2, 2)
-    await cluster.stop(2)
+    await cluster.stop(away)
     assert (await rename(cluster, "old", "new")).error_code == 0
     # Another topic takes the name, on the same broker.
-    await h.create(cluster, "old", [0, 1])
+    await h.create(cluster, "old", [stays, other])
     await h.produce(cluster, "old", range(100, 102))
 
-    node = await cluster.start(2)
+    node = await cluster.start(away)
 
     await cluster.until_all_know("new", 2, 2)
     log = node.services.replica_manager.log_manager.get(TopicPartition("new", 0))
     assert log is not None
     assert log.folder.name == "new-0"
     assert log.end_offset == 5
-    folders = {folder.name for folder in (cluster.folder / "broker-2").iterdir()}
+    folders = {folder.name for folder in (cluster.folder / f"broker-{away}").iterdir()}
     assert not any(name.endswith("-stray") for name in folders)
 
 

@@ -61,15 +61,7 @@ class LocalCluster:
         return node
 
     async def stop(self, broker_id: int, *, controlled: bool = True) -> None:
-        """Whoever asks for the controller after a controlled stop finds one."""
-        node = self.nodes.pop(broker_id)
-        was_controller = node.controller.is_active
-        await node.stop(controlled=controlled)
-        if controlled and was_controller and self.nodes:
-            await self.until(
-                lambda: any(each.controller.is_active for each in self.nodes.values()),
-                "another controller",
-            )
+        await self.nodes.pop(broker_id).stop(controlled=controlled)
 
     async def until(self, condition: Callable[[], Any], what: str, timeout_s: float = 10) -> None:
         """Waits for something that another task brings about."""
