@@ -2,9 +2,10 @@
 
 A topic is deleted once every replica has reported success. It waits (is ineligible) while a replica
 is on a dead broker or a failed directory, while it is being reassigned, or after a stop was
-refused; the return of a broker, the end of a reassignment or a new controller tries again. Unlike
-in Kafka a dead broker of Ottla's own is not waited for: it deletes the logs when it returns (ADR
-13), because an entry in the store says that the topic ended (ADR 28).
+refused; the return of a broker, the end of a reassignment or a new controller tries again. A rename
+or a resize that has yet to carry the offsets of groups is waited for whatever happens meanwhile
+(ADR 51, ADR 53). Unlike in Kafka a dead broker of Ottla's own is not waited for: it deletes the
+logs when it returns (ADR 13), because an entry in the store says that the topic ended (ADR 28).
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ def is_eligible(ctx: ControllerContext, topic: str) -> bool:
         topic in ctx.topics_to_delete
         and not ctx.any_replica_in_state(topic, ReplicaState.DELETION_STARTED)
         and topic not in ctx.topics_ineligible_for_deletion
+        # Not left to the mark alone: what takes that away, say a broker that is back, knows nothing
+        # of these. Offsets that came later would be those of the next topic of the name.
+        and ctx.rename_of(topic) is None
+        and topic not in ctx.topics_changing_hands()
     )
 
 
@@ -209,6 +214,7 @@ def _complete(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
     """Removes the znodes level by level over all topics, the admin node last of all, so that a
     controller that dies in between leaves a deletion that its successor can finish. Before all of
     them comes the entry that tells a deleted topic from one that got lost."""
+    keeping.raise_epochs(ctx, topics)
     topics = yield from ended_topics.announce(ctx, topics)
     if not topics:
         return

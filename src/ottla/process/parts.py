@@ -122,7 +122,7 @@ class NodeParts:
         self.orders = ControllerOrders(self.replica_manager, epochs, self.topic_notes)
         self.stale_logs = StaleLogs(store, self.replica_manager, self.topic_settings.load)
         cache.add_listener(CatchUp(self.stale_logs, cache, process.spawn).metadata_came)
-        kept = kept_until(store)
+        kept = kept_until(store, runtime.clock)
         self.groups = GroupCoordinator(runtime, config, self.replica_manager, cache, kept)
         self.transactions = self._transaction_parts(cache, broker_id)
         markers = self.transactions.marker_writes

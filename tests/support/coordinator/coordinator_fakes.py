@@ -77,6 +77,7 @@ class MemoryReplicas:
         self.appends = self.partitions = self.leadership = self
         self.logs: dict[TopicPartition, MemoryLog] = {}
         self.fail_with: ErrorCode | None = None
+        self.largest_batch = 1 << 30
         # Cleared by a test that wants appends to wait for their replication.
         self.replicated = asyncio.Event()
         self.replicated.set()
@@ -91,6 +92,8 @@ class MemoryReplicas:
         for tp, batch in batches.items():
             if self.fail_with is not None:
                 results[tp] = Appended(self.fail_with)
+            elif len(batch) > self.largest_batch:
+                results[tp] = Appended(ErrorCode.MESSAGE_TOO_LARGE)
             else:
                 results[tp] = Appended(ErrorCode.NONE, self.log(tp).append(batch))
         await self.replicated.wait()

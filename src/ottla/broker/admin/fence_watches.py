@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ottla.metadata.store import NoNodeError, StoreError
@@ -32,6 +32,13 @@ async def moment_for(is_over: Callable[[], bool]) -> None:
         if is_over():
             return
         await asyncio.sleep(_PAUSE_S)
+
+
+async def pause_unless(done: Collection[int], asked: Collection[int]) -> None:
+    """Before the answer, where not all was done that was asked for: the controller asks again at
+    once, and what is in the way (a log below its in-sync replicas, say) may stay there."""
+    if not set(asked) <= set(done):
+        await asyncio.sleep(_PATIENCE_S)
 
 
 class FenceWatches:

@@ -34,20 +34,25 @@ class RenameFences:
         self._transactions = transactions
         self._watches = FenceWatches(store, RenameZnode.path, lambda entry: True, self.lift)
 
-    async def raise_for(self, topic: str, topic_id: TopicId) -> int | ErrorCode:
+    async def raise_for(self, topic: str, target: str, topic_id: TopicId) -> int | ErrorCode:
         """From now on no transaction takes the topic on; how many have it still, once they had a
-        moment to end."""
+        moment to end. `target` is the name that it is to have."""
         self._transactions.fenced_topics.add(topic, _REASON)
         self._groups.in_transactions.fenced_topics.add(topic, _REASON)
-        self._groups.uncarried.expect(topic, topic)
-        self._watches.begin(topic, topic_id)
+        self._expect(topic, target, topic_id)
         await moment_for(lambda: self._open_on(topic) == 0)
         return self._open_on(topic)
 
+    def begin_carrying(self, topic: str, target: str, topic_id: TopicId) -> None:
+        """The old name is gone from the metadata: nobody can take it into a transaction now. A
+        broker that came since the fence hears of the rename here."""
+        self._expect(topic, target, topic_id)
+        self._let_transactions(topic)
+
     def lift(self, topic: str) -> None:
         self._watches.note_order()
-        self._transactions.fenced_topics.discard(topic, _REASON)
-        self._groups.in_transactions.fenced_topics.discard(topic, _REASON)
+        self._let_transactions(topic)
+        self._groups.uncarried.forget(topic)
         self._watches.end(topic)
 
     async def patience(self, partitions: list[int]) -> None:
@@ -56,6 +61,14 @@ class RenameFences:
 
     async def close(self) -> None:
         await self._watches.close()
+
+    def _expect(self, topic: str, target: str, topic_id: TopicId) -> None:
+        self._watches.begin(topic, topic_id)
+        self._groups.uncarried.expect(topic, source=topic, target=target)
+
+    def _let_transactions(self, topic: str) -> None:
+        self._transactions.fenced_topics.discard(topic, _REASON)
+        self._groups.in_transactions.fenced_topics.discard(topic, _REASON)
 
     def _open_on(self, topic: str) -> int | ErrorCode:
         in_transactions = self._transactions.open_on(topic)

@@ -57,7 +57,7 @@ class ResizeFences:
     def close_topic(self, topic: str, topic_id: TopicId, shadow: str) -> None:
         """Nothing is written, and consumers read nothing."""
         self._fence(topic, topic_id)
-        self._groups.uncarried.expect(topic, shadow)
+        self._groups.uncarried.expect(topic, source=shadow, target=topic)
         self._partitions.closed_topics.add(topic)
 
     def open_writes(self, topic: str) -> None:
@@ -82,7 +82,7 @@ class ResizeFences:
         offsets: Mapping[str, Mapping[int, int]],
     ) -> Switched:
         await self._patience(partitions)
-        self._groups.uncarried.expect(topic, shadow)
+        self._groups.uncarried.expect(topic, source=shadow, target=topic)
         count = self._partitions.partition_count(shadow)
         return await self._groups.switch.stage(topic, shadow, count, offsets)
 
@@ -103,6 +103,7 @@ class ResizeFences:
             # nothing to this one.
             self._partitions.closed_topics.discard(topic)
             self._groups.switch.forget(topic)
+            self._groups.uncarried.forget(topic)
 
     def _busy(self, topic: str) -> int | ErrorCode:
         """Open transactions, commits on their way, and records that followers do not have yet."""

@@ -14,6 +14,7 @@ from ottla.types import TopicId
 
 if TYPE_CHECKING:
     from ottla.metadata.store import MetadataStore
+    from ottla.runtime import Clock
 
 # A topic of this state can be brought back.
 KEPT = "kept"
@@ -25,6 +26,7 @@ RETURNING = "returning"
 _READS_IN_FLIGHT = 500
 _ATTEMPTS = 30
 _PAUSE_S = 0.5
+_UNKNOWN_MS = 7 * 86_400_000
 
 logger = logging.getLogger(__name__)
 
@@ -58,18 +60,23 @@ class _Never(NamedTuple):
 _NEVER = _Never()
 
 
-def kept_until(store: MetadataStore) -> Callable[[TopicId], Awaitable[int | None]]:
-    """Asks until when a topic that ended is kept; None: not at all."""
+def kept_until(store: MetadataStore, clock: Clock) -> Callable[[TopicId], Awaitable[int | None]]:
+    """Asks until when a topic that ended is kept; None: not at all. Where nobody can say, what may
+    be wanted again is kept for a while."""
 
     async def ask(topic_id: TopicId) -> int | None:
+        path = EndedTopicZnode.path(topic_id)
         for attempt in range(_ATTEMPTS):
             try:
-                data = await _data(store, EndedTopicZnode.path(topic_id))
+                # The entry is older than the word of the controller, but a server of an ensemble
+                # that lags behind would not have it.
+                await store.sync(path)
+                data = await _data(store, path)
                 break
             except StoreError as error:
                 if attempt == _ATTEMPTS - 1:
                     logger.warning("the trash could not be asked: %r", error)
-                    return None
+                    return clock.now_ms() + _UNKNOWN_MS
                 await asyncio.sleep(_PAUSE_S)
         entry = EndedTopicZnode.decode(data)
         return None if entry is None or entry.kept is None else entry.kept.until_ms

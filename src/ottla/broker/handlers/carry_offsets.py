@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.admin.fence_watches import pause_unless
 from ottla.broker.context import order_checks
 from ottla.coordinator.groups.carrying import NewOffset
 from ottla.errors import ErrorCode
@@ -36,7 +37,7 @@ async def handle(ctx: RequestContext, request: m.CarryOffsetsRequest) -> m.Carry
         return response(error_code=error)
     fences = services.rename_fences
     if request.stage == _FENCE:
-        found = await fences.raise_for(request.from_topic, request.topic_id)
+        found = await fences.raise_for(request.from_topic, request.to_topic, request.topic_id)
         if isinstance(found, ErrorCode):
             return response(error_code=found)
         return response(open_transactions=found)
@@ -45,12 +46,12 @@ async def handle(ctx: RequestContext, request: m.CarryOffsetsRequest) -> m.Carry
         return response()
     if request.stage != _CARRY:
         return response(error_code=ErrorCode.INVALID_REQUEST)
-    # The old name is gone from the metadata: nobody can take it into a transaction now.
-    fences.lift(request.from_topic)
+    fences.begin_carrying(request.from_topic, request.to_topic, request.topic_id)
     await fences.patience(request.partitions)
     carried = await services.groups.carrier.carry(
         request.from_topic, request.to_topic, _explicit(request)
     )
+    await pause_unless(carried.partitions, request.partitions)
     return response(
         partitions=carried.partitions,
         groups=carried.groups,

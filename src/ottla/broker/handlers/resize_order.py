@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.broker.admin.fence_watches import pause_unless
 from ottla.broker.context import order_checks
 from ottla.errors import ErrorCode
 from ottla.metadata.store import StoreError
@@ -70,6 +71,7 @@ async def handle(ctx: RequestContext, request: m.ResizeOrderRequest) -> m.Resize
             return response()
         case _:
             return response(error_code=ErrorCode.INVALID_REQUEST)
+    await pause_unless(done.partitions, request.partitions)
     return response(partitions=done.partitions, groups=done.groups, members=done.members)
 
 

@@ -180,6 +180,7 @@ def on_startup(ctx: ControllerContext, broker_ids: list[int]) -> Steps[None]:
     for broker_id in broker_ids:
         ctx.offline_dir_partitions.pop(broker_id, None)
     existing = [broker_id for broker_id in ctx.brokers if broker_id not in broker_ids]
+    yield from renames.expect_on(ctx, broker_ids)
     yield from resizes.close_on(ctx, broker_ids)
     yield from send_update_metadata(ctx, existing)
     # A broker that joins knows nothing: it must hear of all partitions before LeaderAndIsr.

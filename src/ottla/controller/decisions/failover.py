@@ -66,6 +66,7 @@ def on_failover(ctx: ControllerContext, event: Failover) -> Steps[None]:
     yield from ended_topics.take_over(ctx, ended)
     yield from _pass_over_returned(ctx, states)
     # Brokers must know who is alive, and who the controller is, before LeaderAndIsr comes.
+    yield from progress.expect_on(ctx, ctx.brokers)
     yield from resizing.close_on(ctx, ctx.brokers)
     yield from send_update_metadata(ctx, ctx.brokers)
     yield from _start_replicas(ctx)

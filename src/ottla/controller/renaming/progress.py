@@ -88,7 +88,7 @@ def take_answer(ctx: ControllerContext, event: CarryOffsetsResponseReceived) -> 
     rename = ctx.renames.get(request.topic_id)
     if rename is None or rename.asked.get(event.broker_id) is not request:
         return
-    stage = FENCE if rename.stored.phase is RenamePhase.FENCING else CARRY
+    stage = _stage(rename)
     if request.stage != stage:
         return
     del rename.asked[event.broker_id]
@@ -96,6 +96,11 @@ def take_answer(ctx: ControllerContext, event: CarryOffsetsResponseReceived) -> 
         yield from _fenced(ctx, rename, event.broker_id, response)
     else:
         yield from _carried(ctx, rename, event.broker_id, response)
+
+
+def _stage(rename: Rename) -> int:
+    """What brokers are asked for now."""
+    return FENCE if rename.stored.phase is RenamePhase.FENCING else CARRY
 
 
 def _fenced(
@@ -199,7 +204,15 @@ def _finish(ctx: ControllerContext, rename: Rename) -> Steps[None]:
     ended = Renamed(rename.topic_id, len(group_ids), rename.offsets, group_ids[:_GROUPS_TOLD])
     for reply in rename.waiters.take():
         yield Tell(reply, ended)
-    yield from deletion.resume_topics(ctx, [target])
+    yield from deletion.resume_topics(ctx, [source, target])
+
+
+def expect_on(ctx: ControllerContext, broker_ids: Iterable[int]) -> Steps[None]:
+    """Before brokers that came hear of the new name: what their groups have stands under the old
+    one until it is carried over."""
+    for rename in ctx.renames.values():
+        if rename.stored.phase is not RenamePhase.FENCING:
+            yield from _ask(ctx, rename, FENCE, broker_ids)
 
 
 def give_up(ctx: ControllerContext, rename: Rename, reason: KafkaError) -> Steps[None]:
@@ -212,6 +225,7 @@ def give_up(ctx: ControllerContext, rename: Rename, reason: KafkaError) -> Steps
     yield from _ask(ctx, rename, RELEASE, ctx.brokers)
     for reply in rename.waiters.take():
         yield Tell(reply, reason)
+    yield from deletion.resume_topics(ctx, rename.stored[:2])
 
 
 def brokers_changed(ctx: ControllerContext) -> Steps[None]:
@@ -254,7 +268,8 @@ def _ask(
             stage=stage,
             partitions=(partitions or {}).get(broker_id, []),
         )
-        if stage != RELEASE:
+        # Nobody waits for other answers.
+        if stage == _stage(rename):
             rename.asked[broker_id] = message
         requests.append(ControlRequest(broker_id, message, CARRY_OFFSETS_VERSION))
     if requests:

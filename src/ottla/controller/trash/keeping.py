@@ -54,12 +54,11 @@ def keep(ctx: ControllerContext, topics: list[str]) -> Steps[list[str]]:
         if retention_ms <= 0 or not may_be_kept(ctx, topic):
             continue
         entry = make_entry(ctx, topic, configs[topic], retention_ms)
-        if len(ctx.trash) + len(entries) >= MAX_KEPT:
-            refused[topic] = f"the trash is full: {MAX_KEPT} topics (purge some)"
-        elif len(EndedTopicZnode.encode_entry(entry)) > MAX_ENTRY_BYTES:
-            refused[topic] = "it is too large for the trash (set ottla.delete.retention.ms=0)"
-        else:
+        reason = no_room(ctx, entry, others=len(entries))
+        if reason is None:
             entries[topic] = entry
+        else:
+            refused[topic] = reason
     unwritten = yield from _write_entries(ctx, entries)
     refused.update(dict.fromkeys(unwritten, f"{EndedTopicZnode.parent()} cannot be written"))
     for topic, reason in refused.items():
@@ -87,6 +86,17 @@ def may_be_kept(ctx: ControllerContext, topic: str) -> bool:
     return False
 
 
+def no_room(
+    ctx: ControllerContext, entry: EndedTopic, *, others: int = 0, max_bytes: int = MAX_ENTRY_BYTES
+) -> str | None:
+    """Why the trash cannot take a topic that is to be kept, beside `others` at the same time."""
+    if len(ctx.trash) + others >= MAX_KEPT:
+        return f"the trash is full: {MAX_KEPT} topics (purge some)"
+    if len(EndedTopicZnode.encode_entry(entry)) > max_bytes:
+        return "it is too large for the trash (set ottla.delete.retention.ms=0)"
+    return None
+
+
 def make_entry(
     ctx: ControllerContext, topic: str, configs: dict[str, str], retention_ms: int
 ) -> EndedTopic:
@@ -100,10 +110,32 @@ def make_entry(
         min(now_ms + retention_ms, _LAST_MS),
         replicas,
         configs,
-        max((state.leader_epoch for state in states.values()), default=0),
+        _highest_epoch(ctx, topic),
         {p: state.isr for p, state in sorted(states.items()) if set(state.isr) != {*replicas[p]}},
     )
     return EndedTopic(topic, tuple(sorted(kept.hosts() | down(ctx))), kept)
+
+
+def _highest_epoch(ctx: ControllerContext, topic: str) -> int:
+    epochs = (
+        ctx.leadership[tp].leader_epoch for tp in ctx.partitions_of(topic) if tp in ctx.leadership
+    )
+    return max(epochs, default=0)
+
+
+def raise_epochs(ctx: ControllerContext, topics: Iterable[str]) -> None:
+    """Before the entries of topics whose znodes are about to go are written once more. The stops
+    have raised the epochs since the first time, and a leader may have been told of that: by a new
+    controller, or because it came back before it could be stopped. The topic must not be led under
+    such an epoch again. Its ISRs stay those from before the deletion."""
+    for topic in topics:
+        topic_id = ctx.topic_ids.get(topic)
+        entry = None if topic_id is None else ctx.trash.get(topic_id)
+        if topic_id is None or entry is None or entry.kept is None:
+            continue
+        # Never lower: a controller that died may have removed the states already.
+        epoch = max(entry.kept.leader_epoch, _highest_epoch(ctx, topic))
+        ctx.trash[topic_id] = entry._replace(kept=entry.kept._replace(leader_epoch=epoch))
 
 
 def down(ctx: ControllerContext) -> set[int]:

@@ -22,8 +22,6 @@ from ottla.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# Of one append: far below what a batch of __consumer_offsets may hold.
-_PARTITIONS_PER_BATCH = 500
 _GROUPS_TOLD = 100
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
@@ -106,20 +104,15 @@ class OffsetCarrier:
         }
         if not old and not new:
             return ErrorCode.NONE
-        partitions = sorted({tp.partition for tp in (*old, *new)})
-        for start in range(0, len(partitions), _PARTITIONS_PER_BATCH):
-            some = partitions[start : start + _PARTITIONS_PER_BATCH]
-            error = await self._registry.replace_offsets(
-                shard, group, new=_of(new, some), gone=_of(old, some)
+        error = await self._registry.replace_many(shard, group, new=new, gone=old)
+        if error is not ErrorCode.NONE:
+            logger.warning(
+                "Offsets of group %s are not carried to %s yet: %s",
+                group.group_id,
+                target,
+                error.name,
             )
-            if error is not ErrorCode.NONE:
-                logger.warning(
-                    "Offsets of group %s are not carried to %s yet: %s",
-                    group.group_id,
-                    target,
-                    error.name,
-                )
-                return error
+            return error
         carried.groups += 1
         carried.offsets += len(new)
         if len(carried.group_ids) < _GROUPS_TOLD:
@@ -142,8 +135,3 @@ class OffsetCarrier:
             )
             for new in explicit.get(group.group_id, ())
         }
-
-
-def _of(offsets: Offsets, partitions: list[int]) -> dict[TopicPartition, CommittedOffset]:
-    wanted = set(partitions)
-    return {tp: commit for tp, commit in offsets.items() if tp.partition in wanted}

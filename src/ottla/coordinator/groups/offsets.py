@@ -125,7 +125,7 @@ class GroupOffsets:
             return ErrorCode.NONE, dict.fromkeys(
                 partitions or (), FetchedOffset(ErrorCode.NONE, None)
             )
-        if self._uncarried.has_some_of(group):
+        if self._uncarried.has_some_of(group, partitions):
             # What clients ask again for until it is there.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {}
         offsets = group.offsets

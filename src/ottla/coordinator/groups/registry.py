@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 # Of one append: far below what a batch of __consumer_offsets may hold as a rule.
 _ENTRIES_PER_BATCH = 500
+# Each of them has up to three records in a batch of `replace_many`.
+_PARTITIONS_PER_BATCH = 500
 
 Entry = tuple[bytes, bytes | None]
 T = TypeVar("T")
@@ -182,6 +184,35 @@ class GroupRegistry:
         finally:
             group.offsets.finish(under_way, appended_at)
         return error
+
+    async def replace_many(
+        self,
+        shard: Shard[Group],
+        group: Group,
+        *,
+        new: Mapping[TopicPartition, CommittedOffset],
+        gone: Collection[TopicPartition],
+    ) -> ErrorCode:
+        """As `replace_offsets`, in as many appends as it takes: names of groups and notes beside
+        offsets can be long. What stands for a partition of either topic is in one of them."""
+        numbers = sorted({tp.partition for tp in (*new, *gone)})
+        size = _PARTITIONS_PER_BATCH
+        parts = [numbers[start : start + size] for start in range(0, len(numbers), size)]
+        while parts:
+            part = parts.pop(0)
+            some = set(part)
+            error = await self.replace_offsets(
+                shard,
+                group,
+                new={tp: commit for tp, commit in new.items() if tp.partition in some},
+                gone=[tp for tp in gone if tp.partition in some],
+            )
+            if error in TOO_LARGE and len(part) > 1:
+                middle = len(part) // 2
+                parts[:0] = [part[:middle], part[middle:]]
+            elif error is not ErrorCode.NONE:
+                return error
+        return ErrorCode.NONE
 
     # --- the log --------------------------------------------------------------------------
 

@@ -27,9 +27,6 @@ from ottla.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# Of one append: far below what a batch of __consumer_offsets may hold.
-_PARTITIONS_PER_BATCH = 500
-
 # Notes of Spark's sinks: numbers of micro-batches, and no positions of readers.
 _NOT_READERS = "ottla-sink-"
 
@@ -157,21 +154,12 @@ class OffsetSwitch:
         new: Offsets,
         gone: Collection[TopicPartition],
     ) -> ErrorCode:
-        numbers = sorted({tp.partition for tp in (*new, *gone)})
-        for start in range(0, len(numbers), _PARTITIONS_PER_BATCH):
-            some = set(numbers[start : start + _PARTITIONS_PER_BATCH])
-            error = await self._registry.replace_offsets(
-                shard,
-                group,
-                new={tp: commit for tp, commit in new.items() if tp.partition in some},
-                gone=[tp for tp in gone if tp.partition in some],
+        error = await self._registry.replace_many(shard, group, new=new, gone=gone)
+        if error is not ErrorCode.NONE:
+            logger.warning(
+                "Offsets of group %s are not switched yet: %s", group.group_id, error.name
             )
-            if error is not ErrorCode.NONE:
-                logger.warning(
-                    "Offsets of group %s are not switched yet: %s", group.group_id, error.name
-                )
-                return error
-        return ErrorCode.NONE
+        return error
 
 
 def _of_topic(group: Group, topic: str) -> dict[TopicPartition, CommittedOffset]:

@@ -59,6 +59,10 @@ class TrashedOffsets:
     async def names_of(self, ids: Mapping[str, TopicId]) -> dict[str, str]:
         """Under which names the offsets of ended topics are hidden; only of those that are kept."""
         kept = {topic: await self._kept_until(topic_id) for topic, topic_id in ids.items()}
+        for topic, topic_id in ids.items():
+            # One that is back by now has no entry in the trash any more, and keeps its offsets.
+            if kept[topic] is None and self._metadata.topic_name(topic_id) is not None:
+                kept[topic] = self._clock.now_ms()
         return {t: hidden_name(ids[t], until) for t, until in kept.items() if until is not None}
 
     def hide(self, shard: Shard[Group], group: Group, names: Mapping[str, str]) -> None:
@@ -90,7 +94,7 @@ class TrashedOffsets:
         if back:
             self._hidden.difference_update(back)
             for shard in self._registry.shards.loaded():
-                self._registry.spawn(self._show(shard, back))
+                self._registry.begin(self._show(shard, back))
 
     def _is_back(self, topic_id: TopicId, name: str) -> bool:
         """Not while offsets of an earlier topic of that name are still there."""
@@ -109,9 +113,12 @@ class TrashedOffsets:
         back = {i: name for i, name in names.items() if name is not None and self._is_back(i, name)}
         self._hidden |= ids - back.keys()
         if back:
-            self._registry.spawn(self._show(shard, back))
+            self._registry.begin(self._show(shard, back))
 
     async def _show(self, shard: Shard[Group], back: Mapping[TopicId, str]) -> None:
+        """Of all groups in one step, before anything waits for the log: whoever asks in between
+        would be told that a group has none, and begin at the end."""
+        moves = []
         for group in list(shard.entries.values()):
             moved = {}
             for tp in group.offsets.committed:
@@ -124,7 +131,10 @@ class TrashedOffsets:
                 else:
                     self._hidden.add(hidden.topic_id)  # it was deleted again meanwhile
             if moved and shard.entries.get(group.group_id) is group:
-                await self._move(shard, group, moved, now_ms=self._clock.now_ms())
+                now_ms = self._clock.now_ms()
+                moves.append(self._registry.begin(self._move(shard, group, moved, now_ms=now_ms)))
+        for move in moves:
+            await move
 
     async def _move(
         self,

@@ -11,6 +11,7 @@ import pytest
 from ottla.broker.admin import fence_watches
 from ottla.broker.admin.rename_fences import RenameFences
 from ottla.coordinator.fenced_topics import FencedTopics
+from ottla.coordinator.groups.uncarried import UncarriedNames
 from ottla.errors import ErrorCode
 from ottla.metadata.renames import RenameZnode
 from ottla.metadata.store import ConnectionLossError, NoNodeError
@@ -58,9 +59,8 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 class Rig:
     def __init__(self) -> None:
         self.store, self.transactions, self.offsets = Store(), Coordinator(), Coordinator()
-        self.expected: list[tuple[str, str]] = []
-        uncarried = SimpleNamespace(expect=lambda *names: self.expected.append(names))
-        groups = SimpleNamespace(in_transactions=self.offsets, uncarried=uncarried)
+        self.uncarried = UncarriedNames(cast("Any", None))
+        groups = SimpleNamespace(in_transactions=self.offsets, uncarried=self.uncarried)
         self.fences = RenameFences(
             cast("Any", self.store), cast("Any", groups), cast("Any", self.transactions)
         )
@@ -73,14 +73,13 @@ class Rig:
 async def test_open_transactions_get_a_moment() -> None:
     rig = Rig()
     rig.transactions.answers = [2, 1, 1, 0]
-    assert await rig.fences.raise_for("old", ID) == 0
+    assert await rig.fences.raise_for("old", "new", ID) == 0
     assert rig.fenced == [{"old"}, {"old"}]
-    assert rig.expected == [("old", "old")]
     rig.transactions.answers = [3]
     rig.offsets.answers = [2]
-    assert await rig.fences.raise_for("old", ID) == 5
+    assert await rig.fences.raise_for("old", "new", ID) == 5
     rig.offsets.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
-    assert await rig.fences.raise_for("old", ID) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert await rig.fences.raise_for("old", "new", ID) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     rig.fences.lift("old")
     assert rig.fenced == [set(), set()]
 
@@ -89,7 +88,7 @@ async def test_a_fence_goes_with_the_entry() -> None:
     """Of a controller that died before it could say that the rename is given up."""
     rig = Rig()
     rig.store.lost = 3
-    await rig.fences.raise_for("old", ID)
+    await rig.fences.raise_for("old", "new", ID)
     async with asyncio.timeout(20):
         while rig.store.looks < 6:  # noqa: ASYNC110 (the store's looks are counted, not signalled)
             await asyncio.sleep(0)
@@ -103,8 +102,8 @@ async def test_a_fence_goes_with_the_entry() -> None:
 async def test_the_end_of_another_topics_rename_does_not_lift_the_fence() -> None:
     """The first topic of that name is gone, and the broker has not heard that its rename is."""
     rig = Rig()
-    await rig.fences.raise_for("old", ANOTHER_ID)
-    await rig.fences.raise_for("old", ID)
+    await rig.fences.raise_for("old", "new", ANOTHER_ID)
+    await rig.fences.raise_for("old", "new", ID)
     looks = rig.store.looks
     async with asyncio.timeout(20):
         while rig.store.looks < looks + 3:  # noqa: ASYNC110 (looks are counted, not signalled)
@@ -116,8 +115,26 @@ async def test_the_end_of_another_topics_rename_does_not_lift_the_fence() -> Non
 
 async def test_a_resize_of_the_topic_keeps_its_own_fence() -> None:
     rig = Rig()
-    await rig.fences.raise_for("old", ID)
+    await rig.fences.raise_for("old", "new", ID)
     for coordinator in (rig.transactions, rig.offsets):
         coordinator.fenced_topics.add("old", "resize")
     rig.fences.lift("old")
     assert rig.fenced == [{"old"}, {"old"}]
+
+
+async def test_offsets_are_waited_for_until_the_entry_is_gone() -> None:
+    """Given up or done: groups with offsets of another topic of that name are not to wait."""
+    rig = Rig()
+    expected = rig.uncarried._expected
+    await rig.fences.raise_for("old", "new", ID)
+    assert expected == {"old": ("old", "new")}
+    rig.fences.lift("old")
+    assert expected == {}
+    # A broker that came since the fence.
+    rig.fences.begin_carrying("old", "new", ID)
+    assert (expected, rig.fenced) == ({"old": ("old", "new")}, [set(), set()])
+    rig.store.entries.clear()
+    async with asyncio.timeout(20):
+        while expected:  # noqa: ASYNC110 (the names are a dict, as the coordinator has them)
+            await asyncio.sleep(0)
+    await rig.fences.close()

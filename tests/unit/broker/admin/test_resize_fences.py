@@ -42,8 +42,9 @@ class Partitions(list[Any]):
 
 
 class Uncarried(dict[str, str]):
-    def expect(self, topic: str, name: str) -> None:
-        self[topic] = name
+    def expect(self, topic: str, *, source: str, target: str) -> None:
+        assert target == topic
+        self[topic] = source
 
     def forget(self, topic: str) -> None:
         self.pop(topic, None)

@@ -129,3 +129,33 @@ async def test_offsets_of_a_renamed_topic_wait_to_be_carried(rig: Rig) -> None:
     rig.metadata.delete("old")
     await turns()
     assert offsets_of(rig, "a") == {OLD0: 3}
+
+
+async def test_groups_that_are_not_carried_yet_are_not_told_that_they_have_nothing(
+    rig: Rig,
+) -> None:
+    """By a coordinator that came since the fence too: it has been told of the rename only now."""
+    await commit(rig, "a", old0=3, other=9)
+    await commit(rig, "b", old0=4)
+    rig.coordinator.uncarried.expect("old", source="old", target="new")
+    rig.metadata.topics["old"] = {0: object()}  # other brokers know the new name before this one
+    fetch = rig.coordinator.offsets.fetch
+    assert fetch("b", [NEW0]) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
+    assert fetch("b", [OLD0])[0] is fetch("c", [NEW0])[0] is ErrorCode.NONE
+    del rig.metadata.topics["old"]
+    rig.replicas.replicated.clear()
+    carrying = asyncio.create_task(rig.coordinator.carrier.carry("old", "new"))
+    await turns()
+    assert fetch("b", [NEW0])[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    rig.replicas.replicated.set()
+    await carrying
+    assert (offsets_of(rig, "a"), offsets_of(rig, "b")) == ({NEW0: 3, OTHER: 9}, {NEW0: 4})
+
+
+async def test_long_notes_beside_offsets_keep_no_rename_from_its_end(rig: Rig) -> None:
+    old = {TopicPartition("old", p): commit_of(p, rig, "n" * 4_000) for p in range(260)}
+    assert set((await rig.coordinator.offsets.commit("a", Committer(), old)).values()) == {0}
+    rig.replicas.largest_batch = 300_000
+    carried = await rig.coordinator.carrier.carry("old", "new")
+    assert (carried.partitions, carried.offsets) == ([0], 260)
+    assert offsets_of(rig, "a") == {TopicPartition("new", p): p for p in range(260)}

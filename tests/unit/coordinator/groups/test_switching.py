@@ -43,6 +43,10 @@ async def test_a_group_that_was_not_named_skips_nothing(rig: Rig) -> None:
     assert (again.partitions, again.groups) == ([0], 0)
 
 
+def expect(rig: Rig) -> None:
+    rig.coordinator.uncarried.expect("t", source="shadow", target="t")
+
+
 async def test_between_the_swap_and_the_switch_nobody_is_told_that_a_group_has_nothing(
     rig: Rig,
 ) -> None:
@@ -54,16 +58,20 @@ async def test_between_the_swap_and_the_switch_nobody_is_told_that_a_group_has_n
     }
     await commit(rig, "readers", 10, 20)
     await commit(rig, "elsewhere", 7, topic="u")
-    rig.coordinator.uncarried.expect("t", "shadow")
+    expect(rig)
+    assert offsets_of(rig, "readers") == {("t", 0): 10, ("t", 1): 20}
     await rig.coordinator.switch.stage("t", "shadow", 1, {"readers": {0: 30}})
-    assert offsets_of(rig, "readers")["t", 0] == 10
+    # Other brokers may know of the swap already, and what is there is of the old topic.
+    asked = [TopicPartition("t", 0)]
+    waiting = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
+    assert offsets.fetch("readers", asked) == waiting
+    assert offsets.fetch("readers", [TopicPartition("u", 0)])[0] is ErrorCode.NONE
     # The new topic has the name: offsets of the old one go, and there is no shadow any more.
     shape = metadata.topics.pop("shadow")
     metadata.renamed.add("shadow")
     metadata.delete("t")
     metadata.topics["t"] = shape
-    for asked in (None, [TopicPartition("t", 0)]):
-        assert offsets.fetch("readers", asked) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
+    assert offsets.fetch("readers", asked) == offsets.fetch("readers", None) == waiting
     assert offsets_of(rig, "elsewhere") == {("u", 0): 7}
     await rig.coordinator.switch.switch("t", "shadow")
     assert offsets_of(rig, "readers") == {("t", 0): 30}
@@ -71,8 +79,24 @@ async def test_between_the_swap_and_the_switch_nobody_is_told_that_a_group_has_n
 
 async def test_what_an_abort_left_in_a_log_keeps_nobody_waiting(rig: Rig) -> None:
     await commit(rig, "readers", 10)
-    rig.coordinator.uncarried.expect("t", "shadow")
+    expect(rig)
     await rig.coordinator.switch.stage("t", "shadow", 1, {"readers": {0: 30}})
     assert rig.coordinator.offsets.fetch("readers", None)[0] is not ErrorCode.NONE
     rig.coordinator.uncarried.forget("t")
     assert offsets_of(rig, "readers")["t", 0] == 10
+
+
+async def test_a_group_with_a_long_name_keeps_no_resize_from_its_end(rig: Rig) -> None:
+    """Each record has the name: what was stored in one batch is two for the switch."""
+    group = "g" * 30_000
+    await commit(rig, group, *range(20))
+    rig.replicas.largest_batch = 700_000
+    staged = await rig.coordinator.switch.stage(
+        "t", "shadow", 20, {group: dict.fromkeys(range(20), 5)}
+    )
+    assert staged.partitions == [0]
+    switched = await rig.coordinator.switch.switch("t", "shadow")
+    assert switched.partitions == [0]
+    assert offsets_of(rig, group) == {("t", partition): 5 for partition in range(20)}
+    await rig.fail_over()
+    assert offsets_of(rig, group) == {("t", partition): 5 for partition in range(20)}

@@ -180,3 +180,34 @@ async def test_a_name_that_ends_twice_while_the_store_is_asked(keeping: KeepingR
     keeping.make("undeleted", FIRST)
     await turns()
     assert (keeping.stored("undeleted"), keeping.stored()) == (1000, 5)
+
+
+async def test_every_group_has_them_back_in_the_moment_in_which_the_topic_is(
+    keeping: KeepingRig,
+) -> None:
+    """The log takes its time: whoever asks meanwhile would be told that there are none."""
+    keeping.kept[FIRST] = keeping.clock.now_ms() + 1000
+    groups = ["g", "h", "i"]
+    for number, group in enumerate(groups):
+        await keeping.commit(number, group)
+    keeping.metadata.delete("clicks")
+    await turns()
+    keeping.replicas.replicated.clear()
+    keeping.make("clicks", FIRST)
+    assert [keeping.stored(group=group) for group in groups] == [0, 1, 2]
+    keeping.replicas.replicated.set()
+
+
+async def test_a_topic_that_is_back_before_the_store_answers_keeps_its_offsets(
+    keeping: KeepingRig,
+) -> None:
+    """Its entry in the trash is gone by then."""
+    await keeping.commit(1000)
+    keeping.store_answers.clear()
+    keeping.metadata.delete("clicks")
+    keeping.make("clicks", FIRST)
+    keeping.store_answers.set()
+    await turns()
+    assert keeping.stored() == 1000
+    await keeping.fail_over()
+    assert keeping.stored() == 1000
