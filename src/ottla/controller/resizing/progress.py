@@ -37,7 +37,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.ended import EndedTopic
 from ottla.metadata.resizes import ResizePhase, StoredResize
 from ottla.metadata.znodes import TopicZnode
-from ottla.topics.configs import delete_retention_ms, is_protected
+from ottla.topics.configs import delete_retention_ms
 from ottla.topics.names import OFFSETS_TOPIC, shadow_name
 from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from ottla.wire import messages as m
@@ -98,12 +98,9 @@ def begin(ctx: ControllerContext, event: BeginResize) -> Steps[KafkaError | Begu
     if wrong is not None:
         return wrong
     configs = yield from stored.configs_of(topic)
-    if is_protected(configs):
-        return KafkaError(
-            ErrorCode.POLICY_VIOLATION,
-            "The topic is protected, and a resize ends the old one: set its config"
-            " ottla.delete.protect to false first.",
-        )
+    ended = stored.what_ends(ctx, topic, configs)
+    if isinstance(ended, KafkaError):
+        return ended
     topic_id = ctx.topic_ids[topic]
     # Never the name of an earlier one: a coordinator may have stored offsets under that, and not
     # have heard of its end.
@@ -394,11 +391,12 @@ def finish(ctx: ControllerContext, event: FinishResize) -> Steps[KafkaError | Re
 def _commit(ctx: ControllerContext, resize: Resize) -> Steps[None]:
     known = resize.stored
     # What was found good may have changed since.
-    wrong = _unready(ctx, known)
-    ended = "" if wrong is not None else (yield from stored.swap(ctx, resize))
+    ended = _unready(ctx, known) or (yield from stored.swap(ctx, resize))
     if isinstance(ended, str):
         text = f"Topic '{known.topic}' is not resized: {ended}."
-        yield from lift(ctx, resize, wrong or KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+        ended = KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+    if isinstance(ended, KafkaError):
+        yield from lift(ctx, resize, ended)
         return
     _record(ctx, resize, "Moving")
     resize.stored = yield from stored.move(ctx, resize.stored)

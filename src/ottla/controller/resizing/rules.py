@@ -49,6 +49,14 @@ def of_topic(ctx: ControllerContext, topic: str) -> KafkaError | None:
         )
     if ctx.rename_of(topic) is not None:
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is being renamed: try again.")
+    # A resize is known by the id, which a topic that is back from the trash has kept.
+    earlier = ctx.resizes.get(ctx.topic_ids[topic])
+    if earlier is not None and earlier.stored.topic != topic:
+        return KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"The resize that gave the name '{earlier.stored.topic}' to another topic is not done"
+            " yet: try again when it is.",
+        )
     if any(tp.topic == topic for tp in ctx.partitions_being_reassigned):
         return KafkaError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,

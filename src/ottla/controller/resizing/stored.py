@@ -23,6 +23,7 @@ from ottla.controller.stored_assignments import (
 )
 from ottla.controller.stored_leadership import read_states
 from ottla.controller.trash import keeping
+from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.ended import EndedTopic, EndedTopicZnode
 from ottla.metadata.resizes import ResizePhase, ResizeZnode, StoredResize
 from ottla.metadata.store import (
@@ -84,8 +85,9 @@ def configs_of(topic: str) -> Steps[dict[str, str]]:
     return {} if node is None else ConfigZnode.decode(node.data)
 
 
-def swap(ctx: ControllerContext, resize: Resize) -> Steps[EndedTopic | str]:
-    """The point of no return. What has ended, or why it has not: then nothing is done."""
+def swap(ctx: ControllerContext, resize: Resize) -> Steps[EndedTopic | KafkaError | str]:
+    """The point of no return. What has ended, or why it has not: then nothing is done. An error is
+    for a person to look at; otherwise it may be tried again."""
     stored = resize.stored
     entry_path = ResizeZnode.path(stored.topic_id)
     paths = [
@@ -105,9 +107,9 @@ def swap(ctx: ControllerContext, resize: Resize) -> Steps[EndedTopic | str]:
     if old_deletion is not None or new_deletion is not None:
         return "the topic or its shadow is being deleted"
     configs = {} if config is None else ConfigZnode.decode(config.data)
-    if is_protected(configs):
-        return "it is protected (ottla.delete.protect)"
-    ended = _ended(ctx, stored.topic, configs)
+    ended = what_ends(ctx, stored.topic, configs)
+    if isinstance(ended, KafkaError):
+        return ended
     for parent in ("/ottla", EndedTopicZnode.parent()):
         yield from write([Create(parent)])
     moving = stored._replace(phase=ResizePhase.MOVING)
@@ -141,13 +143,26 @@ def _guarded(ctx: ControllerContext, resize: Resize, configs: dict[str, str]) ->
     return guarded
 
 
-def _ended(ctx: ControllerContext, topic: str, configs: dict[str, str]) -> EndedTopic:
-    """The old topic goes to the trash where it would when deleted."""
+def what_ends(
+    ctx: ControllerContext, topic: str, configs: dict[str, str]
+) -> EndedTopic | KafkaError:
+    """The old topic goes to the trash where it would when deleted, and stays where a deletion is
+    refused."""
+    if is_protected(configs):
+        return KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            "The topic is protected, and a resize ends the old one: set its config"
+            " ottla.delete.protect to false first.",
+        )
     retention_ms = delete_retention_ms(configs, ctx.config.delete_retention_ms)
-    if retention_ms > 0 and len(ctx.trash) < keeping.MAX_KEPT:
+    if retention_ms > 0:
         kept = keeping.make_entry(ctx, topic, configs, retention_ms)
-        if len(EndedTopicZnode.encode_entry(kept)) <= keeping.MAX_ENTRY_BYTES // 2:
+        # It shares a packet with the assignments of both topics.
+        reason = keeping.no_room(ctx, kept, max_bytes=keeping.MAX_ENTRY_BYTES // 2)
+        if reason is None:
             return kept
+        text = f"Topic '{topic}' is not resized: {reason}."
+        return KafkaError(ErrorCode.POLICY_VIOLATION, text)
     # Also those that are up: they end their logs after the name has changed hands, and may not find
     # the entry any more if the others have struck themselves off by then.
     hosts = {r.broker_id for r in ctx.replicas_of(ctx.partitions_of(topic))}

@@ -21,7 +21,8 @@ from ottla.types import TopicId
 
 logger = logging.getLogger(__name__)
 
-# In the folder of a log that came back with open transactions: where it ended then.
+# In the folder of a log that came back with open transactions: where it ended then, and its
+# last leader epoch.
 UNDELETED_FILE = "ottla.undeleted"
 _LONGEST_TOPIC = 120
 _ID_DIGITS = 32

@@ -127,8 +127,9 @@ class TrashMoves:
         log.recovery_point = log.end_offset
         log.cleaned_offset = min(found.cleaned_offset, log.end_offset)
         if log.producers.first_unstable_offset is not None:
-            note = found.path / UNDELETED_FILE
-            self._runtime.disk.write_atomically(note, str(log.end_offset).encode())
+            # With the epoch: this log may be cut off below its end, and get other records there.
+            note = f"{log.end_offset} {log.epochs.latest}".encode()
+            self._runtime.disk.write_atomically(found.path / UNDELETED_FILE, note)
         target = found.data_dir / str(tp)
         self._runtime.disk.rename(found.path, target)
         self._runtime.disk.sync_dir(found.data_dir)

@@ -9,11 +9,13 @@ import pytest
 from ottla.controller.controller import Controller
 from ottla.controller.renaming.progress import Renamed
 from ottla.controller.resizing import progress
-from ottla.controller.resizing.progress import OPEN_WRITES, RELEASE, Fenced, Resized
+from ottla.controller.resizing.progress import OPEN_WRITES, RELEASE, Begun, Fenced, Resized
+from ottla.controller.trash import keeping
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.ended import EndedTopicZnode
 from ottla.metadata.marks import OttlaBrokerZnode
-from ottla.metadata.resizes import ResizeZnode
-from ottla.metadata.znodes import DeleteTopicZnode, TopicZnode
+from ottla.metadata.resizes import ResizePhase, ResizeZnode
+from ottla.metadata.znodes import ConfigZnode, DeleteTopicZnode, TopicZnode
 from ottla.topics.names import OFFSETS_TOPIC
 from ottla.types import ZERO_TOPIC_ID
 from ottla.wire import messages as m
@@ -101,6 +103,34 @@ async def test_a_deletion_waits_until_groups_are_told(
     await cluster.admin.create(DeleteTopicZnode.path("t"))
     await asyncio.sleep(0.3)
     assert await cluster.exists(TopicZnode.path("t"))
+    cluster.brokers[1].switches_late = False
+    assert await finishing == Resized(SHADOW_ID, 0, 0)
+    await cluster.settle()
+    assert not await cluster.exists(TopicZnode.path("t"))
+    assert not await cluster.exists(ResizeZnode.path(ID))
+
+
+async def test_a_deletion_waits_also_when_a_broker_with_a_replica_comes(
+    cluster: ControlledCluster, controller: Controller
+) -> None:
+    """For which a deletion may wait as well."""
+
+    def is_told(change: str) -> bool:
+        events = controller.journal.recent()
+        return any((event.broker, event.cause) == (0, change) for event in events)
+
+    await begin(cluster, controller)
+    cluster.brokers[1].switches_late = True
+    finishing = asyncio.create_task(finish(cluster, controller, []))
+    await until_swapped(controller)
+    await cluster.admin.create(DeleteTopicZnode.path("t"))
+    await eventually(lambda: controller.is_queued_for_deletion("t"))
+    await cluster.stop_broker(0)
+    await eventually(lambda: is_told("dead"))
+    await cluster.start_broker(0)
+    await eventually(lambda: is_told("new"))
+    await asyncio.sleep(0.3)
+    assert [b.of_type(m.StopReplicaRequest) for b in cluster.brokers.values()] == [[], [], []]
     cluster.brokers[1].switches_late = False
     assert await finishing == Resized(SHADOW_ID, 0, 0)
     await cluster.settle()
@@ -220,3 +250,75 @@ async def test_topics_of_ottlas_own_keep_their_shape(
         m.BeginResizeRequest(topic=topic, partitions=3, partitioner="murmur2")
     )
     assert code(begun) is ErrorCode.INVALID_REQUEST
+
+
+async def keep_when_deleted(cluster: ControlledCluster) -> None:
+    configs = ConfigZnode.encode({"ottla.delete.retention.ms": "86400000"})
+    await cluster.admin.set(ConfigZnode.path(ConfigZnode.TOPICS, "t"), configs)
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("MAX_KEPT", "the trash is full: 0 topics (purge some)"),
+        (
+            "MAX_ENTRY_BYTES",
+            "it is too large for the trash (set ottla.delete.retention.ms=0)",
+        ),
+    ],
+)
+async def test_what_the_trash_cannot_take_stays_as_it_is(
+    cluster: ControlledCluster,
+    controller: Controller,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    reason: str,
+) -> None:
+    """As it does when it is to be deleted, and with the same words."""
+    await keep_when_deleted(cluster)
+    refusal = f"Topic 't' is not resized: {reason}."
+    with monkeypatch.context() as full:
+        full.setattr(keeping, limit, 0)
+        request = m.BeginResizeRequest(topic="t", partitions=3, partitioner="murmur2")
+        refused = await controller.resizes.begin(request)
+        assert code(refused) is ErrorCode.POLICY_VIOLATION
+        assert isinstance(refused, KafkaError) and refused.message == refusal
+    await begin(cluster, controller)
+    with monkeypatch.context() as full:
+        full.setattr(keeping, limit, 0)
+        refused = await finish(cluster, controller, [])
+        # A command would try again at once, were it something that passes.
+        assert code(refused) is ErrorCode.POLICY_VIOLATION
+        assert isinstance(refused, KafkaError) and refused.message == refusal
+    data, _ = await cluster.admin.get(TopicZnode.path("t"))
+    assert TopicZnode.decode(data).topic_id == ID
+    assert not await cluster.exists(EndedTopicZnode.path(ID))
+    assert [r.phase for r in controller.resizes.under_way() or ()] == [ResizePhase.COPYING]
+    assert await finish(cluster, controller, []) == Resized(SHADOW_ID, 0, 0)
+    entry = EndedTopicZnode.decode((await cluster.admin.get(EndedTopicZnode.path(ID)))[0])
+    assert entry is not None and entry.kept is not None
+
+
+async def test_the_old_topic_waits_with_a_resize_of_its_own(
+    cluster: ControlledCluster, controller: Controller
+) -> None:
+    """It is back from the trash with its id, by which the first resize is known."""
+
+    async def begin_again() -> object:
+        request = m.BeginResizeRequest(topic="was-t", partitions=2, partitioner="murmur2")
+        return await controller.resizes.begin(request)
+
+    await keep_when_deleted(cluster)
+    await begin(cluster, controller)
+    cluster.brokers[1].switches_late = True
+    finishing = asyncio.create_task(finish(cluster, controller, []))
+    await until_swapped(controller)
+    assert await controller.trash.undelete_topic("t", ID, "was-t") == ID
+    before, _ = await cluster.admin.get(ResizeZnode.path(ID))
+    refused = await begin_again()
+    assert code(refused) is ErrorCode.REQUEST_TIMED_OUT
+    assert "'t'" in str(refused)
+    assert (await cluster.admin.get(ResizeZnode.path(ID)))[0] == before
+    cluster.brokers[1].switches_late = False
+    assert await finishing == Resized(SHADOW_ID, 0, 0)
+    assert isinstance(await begin_again(), Begun)
