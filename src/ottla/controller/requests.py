@@ -43,6 +43,8 @@ class RequestBatch:
         self._stop: dict[int, dict[TopicPartition, tuple[int, bool]]] = {}
         self._metadata_partitions: dict[TopicPartition, None] = {}
         self._metadata_brokers: set[int] = set()
+        # Tens of thousands of partitions have a few dozen different lists of brokers.
+        self._lists: dict[tuple[int, ...], list[int]] = {}
 
     def add_leader_and_isr(
         self, broker_ids: Iterable[int], tp: TopicPartition, *, is_new: bool
@@ -142,13 +144,17 @@ class RequestBatch:
             controller_epoch=state.controller_epoch,
             leader=state.leader,
             leader_epoch=state.leader_epoch,
-            isr=list(state.isr),
+            isr=self._listed(state.isr),
             partition_epoch=state.zk_version,
-            replicas=list(assignment.replicas),
-            adding_replicas=list(assignment.adding),
-            removing_replicas=list(assignment.removing),
+            replicas=self._listed(assignment.replicas),
+            adding_replicas=self._listed(assignment.adding),
+            removing_replicas=self._listed(assignment.removing),
             is_new=is_new,
         )
+
+    def _listed(self, brokers: tuple[int, ...]) -> list[int]:
+        """As a list for a message, which nobody changes."""
+        return self._lists.get(brokers) or self._lists.setdefault(brokers, list(brokers))
 
     def _live_leaders(
         self, leaders: set[int]
@@ -211,9 +217,9 @@ class RequestBatch:
             controller_epoch=state.controller_epoch,
             leader=LEADER_DURING_DELETE if deleting else state.leader,
             leader_epoch=0 if deleting else state.leader_epoch,
-            isr=list(state.isr),
+            isr=self._listed(state.isr),
             zk_version=0 if deleting else state.zk_version,
-            replicas=list(replicas),
+            replicas=self._listed(replicas),
             offline_replicas=[r for r in replicas if not ctx.is_online(r, tp)],
         )
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from ottla.bounds.collector import uncollected
 from ottla.broker.membership import registration
 from ottla.broker.network.limits import ConnectionQuotas
 from ottla.broker.network.memory import accounts as memory_accounts
@@ -110,12 +111,14 @@ class Node:
     async def start(self) -> None:
         """Returns when the broker serves and the controller has told it of the cluster."""
         self.failed = asyncio.get_running_loop().create_future()
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop(controlled=False)
-            raise
-        await self._await_metadata()
+        # Logs, leaderships and metadata: nearly all that is made here stays.
+        with uncollected():
+            try:
+                await self._start()
+            except BaseException:
+                await self.stop(controlled=False)
+                raise
+            await self._await_metadata()
 
     async def _start(self) -> None:
         check_security(self.config)

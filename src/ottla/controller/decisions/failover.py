@@ -28,7 +28,7 @@ from ottla.controller.partition_states import PartitionState
 from ottla.controller.renaming import progress
 from ottla.controller.renaming import stored as renames
 from ottla.controller.replica_states import ReplicaState
-from ottla.controller.requests import send_update_metadata
+from ottla.controller.requests import RequestBatch, send_update_metadata
 from ottla.controller.resizing import progress as resizing
 from ottla.controller.resizing import stored as resizes
 from ottla.controller.steps import OpenChannels, Steps, get_children, get_paths, write
@@ -129,12 +129,13 @@ def _load(ctx: ControllerContext) -> Steps[tuple[list[str], dict[TopicPartition,
     for topic, assignment in assignments.items():
         for partition, replicas in sorted(assignment.partitions.items()):
             ctx.set_assignment(TopicPartition(topic, partition), replicas)
-    states = yield from read_dated_states(ctx.all_partitions())
+    partitions = ctx.all_partitions()
+    states = yield from read_dated_states(partitions)
     ctx.leadership.update({tp: dated.state for tp, dated in states.items()})
     yield OpenChannels([broker.info for broker in registered.values()])
     ctx.journal.info(
         f"Currently active brokers in the cluster: {sorted(ctx.brokers)}; topics:"
-        f" {len(ctx.topics)}; partitions: {len(ctx.all_partitions())}"
+        f" {len(ctx.topics)}; partitions: {len(partitions)}"
     )
     return asked, states
 
@@ -198,17 +199,22 @@ def _queue_deletions(ctx: ControllerContext, asked: list[str]) -> Steps[None]:
 
 
 def _start_replicas(ctx: ControllerContext) -> Steps[None]:
-    online: list[TopicPartitionReplica] = []
+    """Those that are up are found online, and their brokers are told again what they host."""
+    batch = RequestBatch(ctx)
     offline: list[TopicPartitionReplica] = []
-    for replica in ctx.replicas_of(ctx.all_partitions()):
-        if ctx.is_online(replica.broker_id, replica.topic_partition):
-            ctx.put_replica_state(replica, ReplicaState.ONLINE)
-            online.append(replica)
-        else:
-            # So that a deletion does not wait for an answer that cannot come.
-            ctx.put_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
-            offline.append(replica)
-    yield from replica_machine.to_online(ctx, online)
+    for tp in ctx.all_partitions():
+        is_led = tp in ctx.leadership
+        for broker_id in ctx.assignment(tp).replicas:
+            replica = TopicPartitionReplica(tp.topic, tp.partition, broker_id)
+            if ctx.is_online(broker_id, tp):
+                ctx.put_replica_state(replica, ReplicaState.ONLINE)
+                if is_led:
+                    batch.add_leader_and_isr([broker_id], tp, is_new=False)
+            else:
+                # So that a deletion does not wait for an answer that cannot come.
+                ctx.put_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
+                offline.append(replica)
+    yield from batch.send()
     yield from replica_machine.to_offline(ctx, offline, just_read=True)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from ottla.bounds.collector import uncollected
 from ottla.bounds.turns import TURN_MS
 from ottla.metadata.store import NO_TTL, Acl, Op, StoreError
 from ottla.runtime import Runtime
@@ -88,7 +89,8 @@ class Engine:
     async def start(self) -> None:
         """Reads the data folder, gives every known session its time-out again, starts ticking."""
         if self._data_dir is not None:
-            await self.runtime.blocking(partial(self._load, self._data_dir))
+            with uncollected():
+                await self.runtime.blocking(partial(self._load, self._data_dir))
         self.sessions.restore(self.tree.sessions, self.runtime.clock.monotonic_ms())
         for session_id, timeout_ms in list(self.tree.sessions.items()):
             if timeout_ms == LOCAL_TIMEOUT_MS:
