@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer
@@ -35,6 +37,8 @@ from tests.support.spark.judged import AnyCluster
 from tests.support.spark.topics import Topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+WAIT_S, SLOW_S = 60, 60
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +200,149 @@ def test_a_part_by_time_and_an_empty_topic(
     assert report.tally.records == 0 and report.is_sound
 
 
+class Cut(Exception):
+    """The end of a run, in the middle of it."""
+
+
+@pytest.mark.parametrize("where", ["after it was made", "before the first checkpoint"])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_clone_that_was_cut_short_before_its_first_checkpoint_gets_its_configs(
+    spark: SparkSession,
+    topics: Topics,
+    folder: CopyFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    is_there: bool,
+) -> None:
+    """Those of the source, or its own where it was there before."""
+    name = topics.create(partitions=2, cleanup_policy="compact", max_message_bytes="900000")
+    topics.fill(name, [b"%d" % number for number in range(20)])
+    target = topics.create(partitions=2, segment_ms="77000") if is_there else new_name(topics)
+    wanted = own_configs(topics, target if is_there else name)
+
+    def cut(*_: object, **__: object) -> None:
+        raise Cut
+
+    if where == "after it was made":
+        monkeypatch.setattr("ottla.pipelines.topics.await_led", cut)
+    else:
+        monkeypatch.setattr(Copier, "start", cut)
+    spec = spec_of(topics, name, target)
+    for _ in range(2):
+        with pytest.raises(Cut):
+            clone(spark, spec, folder)
+    monkeypatch.undo()
+    report = clone(spark, spec, folder)
+    assert report.is_sound and report.tally.records == 20
+    assert own_configs(topics, target) == wanted
+
+
+class Dying(SystemDisk):
+    """After so many files that it has removed, when that is said."""
+
+    removals: int | None = None
+
+    def remove(self, path: Path) -> None:
+        if self.removals is not None:
+            if not self.removals:
+                raise Cut
+            self.removals -= 1
+        super().remove(path)
+
+
+@pytest.mark.parametrize("removals", [0, 1, 2])
+def test_a_clone_that_was_cut_short_at_its_very_end_keeps_its_configs(
+    spark: SparkSession,
+    topics: Topics,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    removals: int,
+) -> None:
+    """While its checkpoint is removed, file by file."""
+    name = topics.create(partitions=1, cleanup_policy="compact", max_message_bytes="900000")
+    topics.fill(name, [b"%d" % number for number in range(20)])
+    disk = Dying()
+    folder = CopyFolder(disk, tmp_path / "checkpoint")
+    spec = spec_of(topics, name, new_name(topics))
+    give = Clone._give_configs
+
+    def give_and_die(self: Clone, known: frozenset[str]) -> list[str]:
+        disk.removals = removals
+        return give(self, known)
+
+    monkeypatch.setattr(Clone, "_give_configs", give_and_die)
+    with pytest.raises(Cut):
+        clone(spark, spec, folder)
+    monkeypatch.undo()
+    disk.removals = None
+    if removals < 2:
+        assert clone(spark, spec, folder).is_sound
+    else:
+        with pytest.raises(CopyError, match="exists and holds records"):
+            plan(spec, folder)
+    assert own_configs(topics, spec.target.topic) == own_configs(topics, name)
+
+
+def test_times_ago_are_those_of_the_first_run(
+    spark: SparkSession, topics: Topics, folder: CopyFolder
+) -> None:
+    """The same command goes on, though two hours ago is later by then."""
+    name = topics.create(partitions=1)
+    Writer(topics.servers, name).keyed(100, 1)
+    first, last = FIRST_TIME_MS + 20, FIRST_TIME_MS + 70
+    spec = replace(
+        spec_of(topics, name, new_name(topics)),
+        from_ms=first,
+        to_ms=last,
+        starting="2h",
+        ending="1h",
+    )
+    stopped = Clone(spark, spec, plan(spec, folder), folder)
+    stopped.stop()
+    with pytest.raises(CopyError, match="the same command goes on from there"):
+        stopped.run()
+    later = replace(spec, from_ms=first + 10, to_ms=last + 10)
+    report = clone(spark, later, folder)
+    (records,) = read_all(topics.servers, spec.target.topic).values()
+    assert [record.time_ms for record in records] == list(range(first, last))
+    assert report.tally.records == last - first and report.is_sound
+
+
+def test_batches_fit_the_segments_of_the_target(
+    spark: SparkSession, topics: Topics, folder: CopyFolder
+) -> None:
+    name = topics.create(partitions=1, segment_bytes="100000")
+    values = [b"%04d" % number * 250 for number in range(1_000)]
+    topics.fill(name, values, partition=0, **{"batch.size": 50_000})
+    target = new_name(topics)
+    report = clone(spark, spec_of(topics, name, target), folder)
+    assert report.is_sound and report.tally.records == 1_000
+    assert read_all(topics.servers, target) == read_all(topics.servers, name)
+
+
+def test_a_job_that_is_watched_ends_when_that_is_said(spark: SparkSession) -> None:
+    """As that of a check does when a clone is stopped."""
+    began, own = threading.Event(), spark.newSession()
+
+    def work() -> None:
+        began.set()
+        own.range(1).mapInArrow(_slowly, "id long").collect()
+
+    def watch() -> None:
+        if began.wait(WAIT_S) and time.monotonic() > since + 2:
+            raise Cut
+
+    since = time.monotonic()
+    with pytest.raises(Cut):
+        tasks.run_watched(own, work, watch)
+    assert time.monotonic() < since + SLOW_S
+
+
+def _slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    time.sleep(SLOW_S)
+    yield from batches
+
+
 def copier(
     spark: SparkSession, topics: Topics, source: str, target: str, folder: CopyFolder
 ) -> Copier:
@@ -298,6 +445,40 @@ def test_an_attempt_that_was_thought_dead_writes_nothing_twice(
     assert second.check().is_sound
     second.close()
     assert_copied(read_all(topics.servers, name), read_all(topics.servers, target))
+
+
+def test_an_attempt_that_met_another_with_other_records_is_refused(
+    spark: SparkSession, topics: Topics, folder: CopyFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that was thought dead has read records that age out meanwhile. The next attempt has
+    its sequence numbers for others, and their leader takes the one batch for the other."""
+    name, target = topics.create(partitions=1), topics.create(partitions=1)
+    topics.fill(name, [b"%03d" % number for number in range(150)], partition=0)
+    attempts = 0
+
+    def interleaved(
+        _: SparkSession, ends: Ends, groups: list[list[RangePart]]
+    ) -> list[RangeResult]:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise RuntimeError("a task failed")
+        whole = groups[0][0]
+        stray = whole._replace(source=replace(whole.source, end=100))
+        ours = whole._replace(source=replace(whole.source, start=50))
+        with kept_client(ends.read.connect) as reading, kept_client(ends.write) as writing:
+            RangeCopy(reading, writing, ends, stray).run()
+            topics.delete_records(name, 0, 50)
+            return [RangeCopy(reading, writing, ends, ours).run()]
+
+    monkeypatch.setattr(tasks, "run_ranges", interleaved)
+    one = copier(spark, topics, name, target, folder)
+    one.start()
+    with pytest.raises(CopyError, match=f"{target}-0 does not hold what was copied from {name}-0"):
+        one.finish(one.source_ends())
+    one.close()
+    assert attempts == 2 and total(read_all(topics.servers, target)) == 100
+    assert folder.state() is None, "nobody goes on with it"
 
 
 def test_records_of_others_in_the_target_are_told_apart(

@@ -63,6 +63,8 @@ def command(
         to_ms,
         with_groups,
         not no_check,
+        since or "",
+        until or "",
     )
     if not run_clone(spec, given):
         ctx.exit(1)

@@ -17,6 +17,8 @@ from ottla.pipelines.copy.clone_report import CloneReport
 from ottla.pipelines.copy.clone_topics import TopicFacts
 from ottla.pipelines.copy.copier import Copier, CopyJob, Progress
 from ottla.pipelines.copy.ends import CopyError, Endpoint, Topic
+from ottla.pipelines.copy.state import Bounds, CopyState, FinalConfigs
+from ottla.pipelines.copy.translation import Translation
 from ottla.runtime import Clock, system_runtime
 from ottla.topics import names
 from ottla.topics.partitioners import Partitioner
@@ -33,7 +35,9 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True)
 class CloneSpec:
-    """What was asked for; None is what nobody said."""
+    """What was asked for; None is what nobody said. `starting` and `ending` are the times as they
+    were typed, by which a clone that goes on is known; the times themselves where they are empty.
+    """
 
     source: Endpoint
     target: Endpoint
@@ -44,10 +48,17 @@ class CloneSpec:
     to_ms: int | None = None
     with_groups: bool = False
     check: bool = True
+    starting: str = ""
+    ending: str = ""
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.from_ms, self.to_ms)
 
 
 class ClonePlan(NamedTuple):
-    """`target` is None for a topic that is still to be made; `until` are the ends of the source."""
+    """`target` is None for a topic that is still to be made, `final` what configs it is to have;
+    `until` are the ends of the source."""
 
     source: TopicFacts
     target: TopicFacts | None
@@ -58,6 +69,7 @@ class ClonePlan(NamedTuple):
     until: dict[int, int]
     resumes: bool
     groups: list[str]
+    final: FinalConfigs
 
     @property
     def offsets(self) -> int:
@@ -99,16 +111,17 @@ def plan(spec: CloneSpec, folder: CopyFolder) -> ClonePlan:
     if target is not None and target.topic_id == source.topic_id:
         raise CopyError(f"{spec.target.topic} is the topic itself: a clone needs another name")
     partitions = spec.partitions or source.partitions
-    resumes = _resumes(spec, folder, target, partitions)
-    partitioner = spec.partitioner
-    if partitioner is None and partitions != source.partitions:
-        partitioner = Partitioner.MURMUR2
+    known = _known(spec, folder, target)
+    if target is not None:
+        _check_shape(spec, source, target, partitions, known)
+    partitioner = _partitioner(spec, known, moves=partitions != source.partitions)
+    bounds = spec.bounds if known is None else known.bounds
     asked = Topic(spec.source.options("read_committed"), spec.source.topic)
     try:
         asked.look()
-        begin = asked.earliest() if spec.from_ms is None else asked.at_time(spec.from_ms)
-        until = asked.latest() if spec.to_ms is None else asked.at_time(spec.to_ms)
-        if spec.partitioner is None and partitioner is not None:
+        begin = asked.earliest() if bounds.from_ms is None else asked.at_time(bounds.from_ms)
+        until = asked.latest() if bounds.to_ms is None else asked.at_time(bounds.to_ms)
+        if known is None and spec.partitioner is None and partitioner is not None:
             _check_guess(asked, partitioner)
     finally:
         asked.close()
@@ -130,31 +143,79 @@ def plan(spec: CloneSpec, folder: CopyFolder) -> ClonePlan:
         partitioner,
         begin,
         {p: max(end, begin[p]) for p, end in until.items()},
-        resumes,
+        known is not None,
         sorted(groups),
+        final_configs(source, target, folder.configs()),
     )
 
 
-def _resumes(
-    spec: CloneSpec, folder: CopyFolder, target: TopicFacts | None, partitions: int
-) -> bool:
+def _known(spec: CloneSpec, folder: CopyFolder, target: TopicFacts | None) -> CopyState | None:
+    """What the clone that is gone on with knows; None for one that begins."""
     if target is None:
-        return False
+        return None
     known = folder.state()
     if known is not None and known.identity.target_id == target.topic_id:
-        return True
-    name = spec.target.topic
+        return known
     if target.holds_records:
         raise CopyError(
-            f"the topic {name} exists and holds records, and {folder.path} knows of no clone of "
-            "that name to go on with: clone into another name, or delete it first"
+            f"the topic {spec.target.topic} exists and holds records, and {folder.path} knows of "
+            "no clone of that name to go on with: clone into another name, or delete it first"
+        )
+    return None
+
+
+def _check_shape(
+    spec: CloneSpec,
+    source: TopicFacts,
+    target: TopicFacts,
+    partitions: int,
+    known: CopyState | None,
+) -> None:
+    name = spec.target.topic
+    stays = known is not None and not known.identity.partitioner
+    if stays and source.partitions != target.partitions:
+        # Each record stays in its partition, and there is none for those of a new one.
+        raise CopyError(
+            f"{spec.source.topic} has {source.partitions} partitions now, and {name} was begun "
+            f"with {target.partitions}: clone into another name, or delete {name} first"
         )
     if target.partitions != partitions:
         raise CopyError(
             f"the topic {name} exists with {target.partitions} partitions, not {partitions}: "
             f"delete it, or say --partitions {target.partitions}"
         )
-    return False
+
+
+def _partitioner(spec: CloneSpec, known: CopyState | None, *, moves: bool) -> Partitioner | None:
+    """A clone that is gone on with keeps its own: the source may have grown since."""
+    if spec.partitioner is not None:
+        return spec.partitioner
+    if known is not None:
+        name = known.identity.partitioner
+        return Partitioner(name) if name else None
+    return Partitioner.MURMUR2 if moves else None
+
+
+def final_configs(
+    source: TopicFacts, target: TopicFacts | None, noted: FinalConfigs | None
+) -> FinalConfigs:
+    """Those of the source for a topic that the clone makes, its own for one that was there. Where
+    an earlier run has noted which of the two it is, it may have given the topic others since, for
+    the time of the copy."""
+    if target is None:
+        return FinalConfigs(source.configs, is_made=True)
+    if noted is None or not _is_about(noted, target):
+        return FinalConfigs(target.configs, target.topic_id)
+    if noted.is_made:
+        return FinalConfigs(source.configs, target.topic_id, is_made=True)
+    return noted
+
+
+def _is_about(noted: FinalConfigs, target: TopicFacts) -> bool:
+    if noted.target_id or not noted.is_made:
+        return noted.target_id == target.topic_id
+    # It was about to be made, without configs: nobody has seen it since.
+    return not target.configs
 
 
 def check_partitioner(source: Endpoint, partitioner: Partitioner) -> None:
@@ -220,28 +281,27 @@ class Clone:
             spec.target,
             planned.partitioner,
             planned.begin,
-            _bound(spec.from_ms),
-            _bound(spec.to_ms),
+            spec.starting or _bound(spec.from_ms),
+            spec.ending or _bound(spec.to_ms),
+            bounds=spec.bounds,
         )
         copier = Copier(self._spark, job, self._folder, clock=self._clock)
         try:
             copier.start(until=planned.until)
             while not copier.wait(_POLL_S):
                 watch(copier.progress())
-                if self._stopping:
-                    copier.pause()
-                    raise CopyError(
-                        f"stopped after {copier.state.tally.records:,} records: the same command "
-                        "goes on from there"
-                    )
+                self._heed_stop(copier)
             state = copier.finish()
             watch(copier.progress())
             seconds = self._now_s() - began_s
             self.stage = "reading back"
-            checked = copier.check() if spec.check else None
-            self.stage = "configs and groups"
-            left_out = self._give_configs(known)
+            checked = copier.check(lambda: self._heed_stop(copier)) if spec.check else None
+            self.stage = "groups and configs"
+            self._heed_stop(copier)
             groups = self._carry(copier) if spec.with_groups else None
+            self._heed_stop(copier)
+            # Last of all: from then on records may age out, and nobody could go on.
+            left_out = self._give_configs(known)
             self._folder.forget()
         finally:
             copier.close()
@@ -260,15 +320,21 @@ class Clone:
             left_out,
         )
 
+    def _heed_stop(self, copier: Copier) -> None:
+        if self._stopping:
+            copier.pause()
+            raise CopyError(
+                f"stopped after {copier.state.tally.records:,} records: the same command goes on "
+                "from there"
+            )
+
     def _prepare(self) -> frozenset[str]:
         """Makes the target, and notes beforehand what configs it is to have."""
         spec, planned = self._spec, self._plan
         name = spec.target.topic
         if not planned.resumes:
             self._folder.open()
-            self._folder.forget()
-            final = planned.source.configs if planned.target is None else planned.target.configs
-            self._folder.write_configs(final)
+            self._folder.begin_anew(planned.final)
             self._folder.close()
 
         async def prepare(admin: Admin) -> frozenset[str]:
@@ -278,9 +344,9 @@ class Clone:
             facts = await clone_topics.look_twice(admin, name)
             if facts is None:
                 raise CopyError(f"the topic {name} does not appear")
-            wanted = self._folder.configs() or {}
-            final = await clone_topics.acceptable(admin, name, wanted, facts.known_names)
-            self._folder.write_configs(final)
+            noted = self._folder.configs() or planned.final
+            final = await clone_topics.acceptable(admin, name, noted.values, facts.known_names)
+            self._folder.write_configs(FinalConfigs(final, facts.topic_id, noted.is_made))
             await clone_topics.hold_back(admin, name, final, facts.known_names)
             return facts.known_names
 
@@ -288,10 +354,10 @@ class Clone:
 
     def _give_configs(self, known: frozenset[str]) -> list[str]:
         """Those of the source that the target did not get."""
-        final = self._folder.configs() or {}
+        final = (self._folder.configs() or self._plan.final).values
         name = self._spec.target.topic
         _with(self._spec.target, lambda admin: clone_topics.give_configs(admin, name, final, known))
-        wanted = self._plan.source.configs if self._plan.target is None else {}
+        wanted = self._plan.source.configs if self._plan.final.is_made else {}
         return [f"{key}={value}" for key, value in sorted(wanted.items()) if key not in final]
 
     def _carry(self, copier: Copier) -> list[clone_groups.GroupOutcome]:
@@ -299,10 +365,10 @@ class Clone:
         positions = _with(
             spec.source, lambda admin: clone_groups.committed(admin, spec.source.topic)
         )
-        spans, ends = copier.state.spans(), copier.target_ends()
+        translation = Translation(copier.state.spans(), copier.target_ends())
         return _with(
             spec.target,
-            lambda admin: clone_groups.carry(admin, spec.target.topic, positions, spans, ends),
+            lambda admin: clone_groups.carry(admin, spec.target.topic, positions, translation),
         )
 
     def _now_s(self) -> float:

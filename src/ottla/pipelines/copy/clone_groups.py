@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.admin.groups import GroupAdmin
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipelines.copy.translation import Carried, SpanMap, translate
+from ottla.pipelines.copy.translation import Carried, Translation
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -56,13 +56,12 @@ async def carry(
     admin: Admin,
     topic: str,
     positions: Mapping[str, Mapping[int, int]],
-    spans: SpanMap,
-    ends: Mapping[int, int],
+    translation: Translation,
 ) -> list[GroupOutcome]:
     groups = GroupAdmin(admin.cluster)
     outcomes = []
     for group, offsets in sorted(positions.items()):
-        carried = translate(offsets, spans, ends)
+        carried = translation.carry(offsets)
         trouble = await _commit(groups, group, topic, carried)
         outcomes.append(GroupOutcome(group, carried.again, trouble))
     return outcomes

@@ -8,8 +8,8 @@
     check = copier.check()                # optional: reads the target back
     copier.close()
 
-After `finish`, `translate(committed, state.spans(), copier.target_ends())` carries the positions of
-a group over. `abort` ends a copy at any moment before and forgets its checkpoint; the target is the
+After `finish`, `Translation(state.spans(), copier.target_ends())` carries the positions of groups
+over. `abort` ends a copy at any moment before and forgets its checkpoint; the target is the
 caller's to delete. All other calls but `progress` belong to one thread. Nothing that the target
 ever holds has to be taken back, so its readers need no isolation level.
 """
@@ -19,17 +19,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.pipelines.copy import planning, tasks
 from ottla.pipelines.copy.ends import CopyError, Endpoint, Topic
 from ottla.pipelines.copy.hands import Hands
-from ottla.pipelines.copy.parts import Ends, Found, RangePart, RangeResult, ScanPart
+from ottla.pipelines.copy.parts import Ends, Found, RangePart, RangeResult, ScanPart, ScanResult
 from ottla.pipelines.copy.placement import Placement
-from ottla.pipelines.copy.state import BadState, CopyState, Identity, UnderWay
-from ottla.pipelines.dialects import parallelism, renew_workers
+from ottla.pipelines.copy.state import BadState, Bounds, CopyState, Identity, UnderWay
+from ottla.pipelines.dialects import parallelism, renew_workers, with_own_views
 from ottla.pipelines.report import reason_of
 from ottla.runtime import Clock, system_runtime
 from ottla.spark.errors import SourceError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ottla.pipelines.copy.folder import CopyFolder
-    from ottla.pipelines.copy.parts import ScanResult
+    from ottla.pipelines.copy.order import OrderDigest
     from ottla.topics.partitioners import Partitioner
 
 logger = logging.getLogger("ottla.pipelines.copy")
@@ -49,6 +49,8 @@ logger = logging.getLogger("ottla.pipelines.copy")
 _ATTEMPTS = 5
 _RETRY_PAUSE_S = 0.5
 _IDLE_PAUSE_S = 0.1
+# Spark ends the tasks of a job that failed within four seconds.
+_STRAYS_S = 5.0
 # An open transaction holds back what was asked for; brokers end it sooner or later.
 _PATIENCE_S = 60.0
 _TASKS_PER_CORE = 2
@@ -58,8 +60,9 @@ _MAX_PAIRS = 1_000_000
 @dataclass(frozen=True)
 class CopyJob:
     """`partitioner` None: every record stays in its partition. `starting` and `ending` name bounds
-    that the checkpoint has to agree with; `begin` says at which offsets a new copy begins, the
-    oldest ones where it does not. `into_empty`: a new copy needs a target without records."""
+    that the checkpoint has to agree with, and `bounds` is what they are for a new copy; `begin`
+    says at which offsets partitions begin that it does not know yet, the oldest ones where it does
+    not. `into_empty`: a new copy needs a target without records."""
 
     source: Endpoint
     target: Endpoint
@@ -68,6 +71,7 @@ class CopyJob:
     starting: str = ""
     ending: str = ""
     into_empty: bool = False
+    bounds: Bounds = field(default_factory=Bounds)
 
 
 class Progress(NamedTuple):
@@ -111,13 +115,14 @@ class Copier:
         """Micro-batches of at most `by_hand` offsets are copied without Spark. Raises OptionError
         for settings that cannot be."""
         self._retry_pause_s = retry_pause_s
-        self._spark = spark
+        # Its jobs can be ended from another thread, and those of others go on. (Tags will not do:
+        # beside a JVM, `interruptTag` knows only those of the thread that asks.)
+        self._spark = with_own_views(spark)
         self._job = job
         self._folder = folder
         self._clock = clock or system_runtime().clock
         self._source = Topic(job.source.options("read_committed"), job.source.topic)
         self._target = Topic(job.target.options("read_uncommitted"), job.target.topic)
-        self._tag = f"ottla-copy-{id(self)}"
         self._size = first_batch
         self._by_hand = by_hand
         self._hands: Hands | None = None
@@ -204,10 +209,9 @@ class Copier:
         self._stop.set()
         self._wake.set()
         if self._thread is not None and self._thread.is_alive():
-            self._spark.interruptTag(self._tag)
             if self._hands is not None:
                 self._hands.close()
-            self._thread.join()
+            tasks.end_thread(self._spark, self._thread)
 
     def close(self) -> None:
         self.pause()
@@ -223,17 +227,19 @@ class Copier:
     def target_ends(self) -> dict[int, int]:
         return self._target.latest()
 
-    def check(self) -> Check:
+    def check(self, watch: Callable[[], None] = lambda: None) -> Check:
         """Reads the target back. The records of each pair of partitions, in their order, make one
-        number (`order.py`) there and one where they were read: they have to be the same."""
-        results = self._scan(self.state.target_starts, self._target.latest(), with_hashes=False)
-        found = {(s, r.target): order for r in results for s, order in r.orders.items()}
-        wanted = {key: pair.order for key, pair in self.state.pairs.items()}
-        differing = sorted(
-            key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key)
+        number (`order.py`) there and one where they were read: they have to be the same. `watch` is
+        called now and then, and ends the check by what it raises."""
+        starts, ends = self.state.target_starts, self._target.latest()
+        results = tasks.run_watched(
+            self._spark, lambda: self._scan(starts, ends, with_hashes=False), watch
         )
+        found = _orders(results)
+        wanted = {key: pair.order for key, pair in self.state.pairs.items()}
         records = sum(order.records for order in found.values())
-        return Check(records, differing, sum(result.foreign for result in results))
+        foreign = sum(result.foreign for result in results)
+        return Check(records, _differing(found, wanted), foreign)
 
     def _first_state(self) -> CopyState:
         identity = Identity(
@@ -265,7 +271,7 @@ class Copier:
                 f"{self._target.name} holds records of a copy that {self._folder.path} does not "
                 "know of: go on where that was begun, or give it up"
             )
-        state = CopyState(identity, begin, target_ends, dict(begin))
+        state = CopyState(identity, begin, target_ends, dict(begin), bounds=self._job.bounds)
         self._folder.write_state(state)
         return state
 
@@ -283,7 +289,6 @@ class Copier:
 
     def _run(self) -> None:
         try:
-            self._spark.addTag(self._tag)
             under_way = self._folder.under_way(self.state)
             if under_way is not None:
                 self._copy(under_way, look=True)
@@ -319,9 +324,11 @@ class Copier:
 
     def _skip_aged_out(self, limits: Mapping[int, int]) -> None:
         """Retention may be faster; new partitions are begun."""
+        begin = self._job.begin or {}
         for partition, earliest in self._source.earliest().items():
-            at = self.state.positions.setdefault(partition, earliest)
-            self.state.starts.setdefault(partition, earliest)
+            first = max(earliest, begin.get(partition, earliest))
+            at = self.state.positions.setdefault(partition, first)
+            self.state.starts.setdefault(partition, first)
             bound = min(earliest, limits.get(partition, earliest))
             if at < bound:
                 self.state.aged_out += bound - at
@@ -348,8 +355,11 @@ class Copier:
         failures, there = 0, -1
         while True:
             try:
+                if look and self._has_aged_out(under_way):
+                    self._stop.wait(_STRAYS_S)
                 found = self._found(under_way) if look else {}
                 results = self._run_ranges(under_way, found)
+                differing = self._not_there(under_way, results) if look else []
                 break
             except Exception as error:
                 # Tasks of an attempt that has failed go on for some seconds, those of a driver that
@@ -364,9 +374,32 @@ class Copier:
                 self._retries += 1
                 self._stop.wait(self._retry_pause_s * 2 ** (failures - 1))
                 self._look_again()
+        if differing:
+            # Whoever goes on would take what is there for what was copied.
+            self._folder.forget()
+            source, target = differing[0]
+            raise CopyError(
+                f"{self._target.name}-{target} does not hold what was copied from "
+                f"{self._source.name}-{source}: records aged out while two attempts wrote. Delete "
+                f"{self._target.name} (of a resize: --abort) and begin anew"
+            )
         self.state.absorb(under_way, results)
         self._folder.write_state(self.state)
         self._rates.append((self._now_s(), self.state.tally.records))
+
+    def _has_aged_out(self, under_way: UnderWay) -> bool:
+        """Whether another attempt may have read records that this one cannot. Theirs would then be
+        the sequence numbers of others: a leader takes two batches of the same numbers for one. So
+        nobody else may be writing any more."""
+        earliest = self._source.earliest()
+        return any(start < earliest[p] for p, (start, _) in under_way.ranges.items())
+
+    def _not_there(self, under_way: UnderWay, results: list[RangeResult]) -> list[tuple[int, int]]:
+        """Pairs of partitions in which the target has something else than what was sent: batches of
+        another attempt were there when ours came, and looked the same to their leader."""
+        found = self._scan(under_way.bases, self._target.latest(), with_hashes=False)
+        sent = {(r.source, t): pair.order for r in results for t, pair in r.pairs.items()}
+        return _differing(_orders(found), sent)
 
     def _look_again(self) -> None:
         """Raises CopyError where a topic is not what it was. Brokers may still be away."""
@@ -436,6 +469,18 @@ class Copier:
 
     def _now_s(self) -> float:
         return self._clock.monotonic_ms() / 1000
+
+
+def _orders(results: list[ScanResult]) -> dict[tuple[int, int], OrderDigest]:
+    """By source partition and target partition."""
+    return {(s, r.target): order for r in results for s, order in r.orders.items()}
+
+
+def _differing(
+    found: Mapping[tuple[int, int], OrderDigest], wanted: Mapping[tuple[int, int], OrderDigest]
+) -> list[tuple[int, int]]:
+    pairs = found.keys() | wanted.keys()
+    return sorted(pair for pair in pairs if found.get(pair) != wanted.get(pair))
 
 
 def _least(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:

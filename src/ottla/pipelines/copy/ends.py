@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # What a batch has beside its records, generously.
 _BATCH_OVERHEAD_BYTES = 1024
+_LIMITS = ("max.message.bytes", "segment.bytes")
 
 
 class CopyError(OttlaError):
@@ -93,17 +94,18 @@ class Topic:
         return {p: at if 0 <= at <= latest[p] else latest[p] for p, at in found.items()}
 
     def batch_bytes(self) -> int:
-        """As large as batches for this topic may be."""
+        """As large as batches for this topic may be: a batch has to fit a segment too."""
         admin = Admin(self.client.cluster, timeout_ms=self.connect.timeout_ms)
         resource = ConfigResource.topic(self.name)
         answer = self.client.run(admin.describe_configs([resource]))[resource]
         if isinstance(answer, KafkaError):
             return DEFAULT_BATCH_BYTES
-        for item in answer:
-            if item.name == "max.message.bytes" and item.value is not None:
-                most = int(item.value) - _BATCH_OVERHEAD_BYTES
-                return max(min(most, DEFAULT_BATCH_BYTES), 1)
-        return DEFAULT_BATCH_BYTES
+        limits = [
+            int(item.value) - _BATCH_OVERHEAD_BYTES
+            for item in answer
+            if item.name in _LIMITS and item.value is not None
+        ]
+        return max(min([*limits, DEFAULT_BATCH_BYTES]), 1)
 
     def new_producer(self) -> ProducerIdentity:
         """Raises CopyError where the brokers give none."""

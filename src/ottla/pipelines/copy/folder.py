@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.pipelines.copy import state as states
-from ottla.pipelines.copy.state import BadState, CopyState, UnderWay
+from ottla.pipelines.copy.state import BadState, CopyState, FinalConfigs, UnderWay
 
 if TYPE_CHECKING:
     from ottla.runtime import Disk, HeldLock
@@ -57,21 +57,31 @@ class CopyFolder:
     def write_under_way(self, under_way: UnderWay) -> None:
         self._disk.write_atomically(self.path / _UNDER_WAY, states.encode_under_way(under_way))
 
-    def configs(self) -> dict[str, str] | None:
+    def configs(self) -> FinalConfigs | None:
         """Those that the target is to have in the end, where they were noted."""
         data = self._read(_CONFIGS)
         return None if data is None else self._decoded(_CONFIGS, data, states.decode_configs)
 
-    def write_configs(self, configs: Mapping[str, str]) -> None:
-        self._disk.write_atomically(self.path / _CONFIGS, states.encode_configs(configs))
+    def write_configs(self, final: FinalConfigs) -> None:
+        self._disk.write_atomically(self.path / _CONFIGS, states.encode_configs(final))
+
+    def begin_anew(self, final: FinalConfigs) -> None:
+        """A copy that has not begun yet. At every moment there are configs, if there were any: the
+        target may have others by now, for the time of the copy, and nobody else knows these."""
+        self._remove(_UNDER_WAY, _STATE)
+        self.write_configs(final)
 
     def forget(self) -> None:
         """There is nothing to go on with any more."""
-        # The state last: without it there is nothing that the others could belong to.
-        for name in (_UNDER_WAY, _CONFIGS, _STATE):
-            self._disk.remove(self.path / name)
+        # The configs last: whoever finds a state goes on, and gives the target what is noted here.
+        # What is under way first: it would be taken for that of the next state.
+        self._remove(_UNDER_WAY, _STATE, _CONFIGS)
         with suppress(OSError):
             self._disk.sync_dir(self.path)
+
+    def _remove(self, *names: str) -> None:
+        for name in names:
+            self._disk.remove(self.path / name)
 
     def _read(self, name: str) -> bytes | None:
         path = self.path / name

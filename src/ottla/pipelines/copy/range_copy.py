@@ -39,6 +39,12 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 # Records of one span at first, and how many spans a pair of partitions brings back.
 _SPAN_RECORDS, _MAX_SPANS = 128, 256
 
+# And which config of the target says so.
+_TOO_LARGE = {
+    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",
+}
+
 
 class AheadOfUs(SourceError):
     """Another attempt at this range has written records that this one did not know of."""
@@ -226,10 +232,10 @@ class RangeCopy:
             ErrorCode.UNKNOWN_PRODUCER_ID,
         ):
             return AheadOfUs(f"{error.partition}: another attempt has written here ({error})")
-        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+        if error.code in _TOO_LARGE:
             return SourceError(
                 f"{error.partition} does not take a batch of {error.batch_bytes} bytes: give the "
-                "target a larger max.message.bytes"
+                f"target a larger {_TOO_LARGE[error.code]}"
             )
         return SourceError(f"{error.partition}: {error}")
 

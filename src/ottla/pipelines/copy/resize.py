@@ -20,7 +20,7 @@ from ottla.pipelines.copy.clone_report import CloneReport
 from ottla.pipelines.copy.copier import Copier, CopyJob, Progress
 from ottla.pipelines.copy.ends import CopyError, Endpoint
 from ottla.pipelines.copy.resize_steps import ResizeSteps, code_of
-from ottla.pipelines.copy.translation import translate
+from ottla.pipelines.copy.translation import Translation
 from ottla.runtime import Clock, system_runtime
 from ottla.topics.partitioners import Partitioner
 from ottla.types import format_topic_id
@@ -228,8 +228,8 @@ class Resize:
                 asked = steps.begin_positions()
                 copier.finish(steps.ends(fence))
                 groups, outcomes = self._groups(copier, steps.positions(asked))
-            guards_keys = not copier.state.tally.misplaced
-            end = self._swap(lambda: steps.finish(fence, groups, guards_keys=guards_keys))
+                guards_keys = not copier.state.tally.misplaced
+                end = self._swap(lambda: steps.finish(fence, groups, guards_keys=guards_keys))
         except CopyError as error:
             if code_of(error) in _AGAIN:
                 return None
@@ -256,11 +256,11 @@ class Resize:
     def _groups(
         self, copier: Copier, positions: Mapping[str, Mapping[int, int]]
     ) -> tuple[dict[str, Mapping[int, int]], list[GroupOutcome]]:
-        spans, ends = copier.state.spans(), copier.target_ends()
+        translation = Translation(copier.state.spans(), copier.target_ends())
         groups: dict[str, Mapping[int, int]] = {}
         outcomes = []
         for group, committed in sorted(positions.items()):
-            carried = translate(committed, spans, ends)
+            carried = translation.carry(committed)
             groups[group] = carried.offsets
             outcomes.append(GroupOutcome(group, carried.again))
         return groups, outcomes

@@ -33,11 +33,18 @@ class ResizeSteps:
         connect = source.options("read_committed").connect
         self._client = KafkaClient(connect)
         self._admin = Admin(self._client.cluster, timeout_ms=connect.timeout_ms)
+        # Brokers serve the requests of a connection one after the other: behind one that waits, as
+        # that for the swap does while groups are staged, nobody would hear this.
+        self._pulse = KafkaClient(connect)
+        self._pulse_admin = Admin(self._pulse.cluster, timeout_ms=connect.timeout_ms)
 
     def connect(self) -> None:
         """To everybody who will be asked under the fence."""
+        pulse = self._pulse.begin(self._pulse_admin.resizes(self._topic))
         self._run(self._admin.resizes(self._topic))
         self._run(clone_groups.committed(self._admin, self._topic))
+        with _plain_errors():
+            self._pulse.result(pulse)
 
     def fence(self) -> int:
         """Its number, when it stands."""
@@ -46,7 +53,7 @@ class ResizeSteps:
     @contextmanager
     def kept_fenced(self, fence: int) -> Iterator[None]:
         """Says all the while that the fence is still wanted."""
-        beat = self._client.begin(self._beat(fence))
+        beat = self._pulse.begin(self._beat(fence))
         try:
             yield
         finally:
@@ -61,10 +68,8 @@ class ResizeSteps:
         return self._client.begin(clone_groups.committed(self._admin, self._topic))
 
     def positions(self, work: Work[dict[str, dict[int, int]]]) -> dict[str, dict[int, int]]:
-        try:
+        with _plain_errors():
             return self._client.result(work)
-        except SourceError as error:
-            raise _plain(error) from error.__cause__
 
     def finish(
         self, fence: int, groups: Mapping[str, Mapping[int, int]], *, guards_keys: bool
@@ -76,19 +81,18 @@ class ResizeSteps:
         )
 
     def close(self) -> None:
+        self._pulse.close()
         self._client.close()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        try:
+        with _plain_errors():
             return self._client.run(coroutine)
-        except SourceError as error:
-            raise _plain(error) from error.__cause__
 
     async def _beat(self, fence: int) -> None:
         """Where the fence is not there any more, the end says so."""
         while True:
             await asyncio.sleep(_HEARTBEAT_S)
-            await self._admin.fence_resize(self._topic, self._begun.topic_id, fence)
+            await self._pulse_admin.fence_resize(self._topic, self._begun.topic_id, fence)
 
 
 def code_of(error: CopyError) -> ErrorCode | None:
@@ -97,5 +101,9 @@ def code_of(error: CopyError) -> ErrorCode | None:
     return cause.code if isinstance(cause, KafkaError) else None
 
 
-def _plain(error: SourceError) -> CopyError:
-    return CopyError(str(error.__cause__ or error))
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    try:
+        yield
+    except SourceError as error:
+        raise CopyError(str(error.__cause__ or error)) from error.__cause__

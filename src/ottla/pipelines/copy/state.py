@@ -28,7 +28,8 @@ class BadState(OttlaError):
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose checkpoint it is. Topics are known by their ids, clusters too: brokers move."""
+    """Whose checkpoint it is. Topics are known by their ids, clusters too: brokers move. `starting`
+    and `ending` are bounds as they were typed: two hours ago is another time in every run."""
 
     source_cluster: str
     source_topic: str
@@ -48,6 +49,22 @@ class Identity:
             for name in mine
             if mine[name] != others[name]
         ]
+
+
+class Bounds(NamedTuple):
+    """Times of records, in milliseconds; None where there is no bound."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+class FinalConfigs(NamedTuple):
+    """Those that a target is to have in the end. `is_made`: the copy makes it; `target_id` is empty
+    until it is there."""
+
+    values: dict[str, str]
+    target_id: str = ""
+    is_made: bool = False
 
 
 @dataclass
@@ -86,6 +103,7 @@ class CopyState:
     tally: Tally = field(default_factory=Tally)
     aged_out: int = 0
     keys: KeyCount = field(default_factory=KeyCount)
+    bounds: Bounds = field(default_factory=Bounds)
 
     def absorb(self, under_way: UnderWay, results: list[RangeResult]) -> None:
         for result in results:
@@ -126,6 +144,7 @@ def encode(state: CopyState) -> bytes:
         "tally": asdict(state.tally),
         "aged_out": state.aged_out,
         "keys": base64.b64encode(state.keys.registers()).decode(),
+        "bounds": state.bounds,
     }
     return json.dumps(value, separators=(",", ":")).encode()
 
@@ -148,6 +167,7 @@ def decode(data: bytes) -> CopyState:
             Tally(**value["tally"]),
             int(value["aged_out"]),
             KeyCount(base64.b64decode(value["keys"])),
+            Bounds(*value["bounds"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadState(f"lacks what a copy needs to go on ({error!r})") from None
@@ -166,15 +186,26 @@ def decode_under_way(data: bytes) -> UnderWay:
         raise BadState(f"lacks what a copy needs to go on ({error!r})") from None
 
 
-def encode_configs(configs: Mapping[str, str]) -> bytes:
-    return json.dumps({"version": _VERSION, "configs": dict(configs)}).encode()
+def encode_configs(final: FinalConfigs) -> bytes:
+    value = {
+        "version": _VERSION,
+        "configs": final.values,
+        "target_id": final.target_id,
+        "is_made": final.is_made,
+    }
+    return json.dumps(value).encode()
 
 
-def decode_configs(data: bytes) -> dict[str, str]:
-    configs = _load(data).get("configs")
-    if not isinstance(configs, dict):
+def decode_configs(data: bytes) -> FinalConfigs:
+    value = _load(data)
+    configs = value.get("configs")
+    if not isinstance(configs, dict) or not {"target_id", "is_made"} <= value.keys():
         raise BadState("lacks the configs of a topic")
-    return {str(name): str(value) for name, value in configs.items()}
+    return FinalConfigs(
+        {str(name): str(one) for name, one in configs.items()},
+        str(value["target_id"]),
+        bool(value["is_made"]),
+    )
 
 
 def _load(data: bytes) -> dict[str, Any]:

@@ -4,9 +4,10 @@ encodes them and sends them from its own process."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -15,7 +16,10 @@ from ottla.pipelines.copy.parts import Ends, RangePart, RangeResult, ScanPart, S
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
+
 Part = RangePart | ScanPart
+_POLL_S = 0.2
 _RESULT = pa.schema([("result", pa.binary())])
 
 
@@ -29,6 +33,40 @@ def run_scans(
     spark: SparkSession, ends: Ends, groups: Sequence[Sequence[ScanPart]]
 ) -> list[ScanResult]:
     return _run(spark, ends, groups)
+
+
+def end_thread(spark: SparkSession, thread: threading.Thread) -> None:
+    """By the end of all jobs of a session."""
+    # Again and again: a job that was about to begin has not heard it.
+    while thread.is_alive():
+        spark.interruptAll()
+        thread.join(_POLL_S)
+
+
+def run_watched(spark: SparkSession, work: Callable[[], T], watch: Callable[[], None]) -> T:
+    """What `work` returns. `watch` is called now and then meanwhile; what it raises ends all jobs
+    of the session. On a thread of its own: one that waits for Spark hears of nothing, and a
+    signal's handler cannot ask Spark for anything on the connection that its thread waits at."""
+    results: list[T] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="ottla-copy-watched", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            watch()
+            thread.join(_POLL_S)
+    finally:
+        end_thread(spark, thread)
+    if failures:
+        raise failures[0]
+    return results[0]
 
 
 def _run(spark: SparkSession, ends: Ends, groups: Sequence[Sequence[Part]]) -> list[Any]:

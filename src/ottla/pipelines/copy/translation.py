@@ -28,26 +28,40 @@ class Carried(NamedTuple):
         return self.again == 0
 
 
-def translate(committed: Mapping[int, int], spans: SpanMap, ends: Mapping[int, int]) -> Carried:
-    """`committed` are the group's positions by source partition, `ends` those of the target's
-    partitions. A source partition without a position counts as not read."""
-    offsets: dict[int, int] = {}
-    again: dict[int, int] = {}
-    for target, end in ends.items():
-        pairs = {s: found for (s, t), found in spans.items() if t == target and found}
-        bounds = [_first_unread(found, committed.get(s, 0)) for s, found in pairs.items()]
-        offset = min((bound for bound in bounds if bound is not None), default=end)
-        offsets[target] = offset
-        for source, found in pairs.items():
-            behind = _read_behind(found, committed.get(source, 0), offset)
-            again[source] = again.get(source, 0) + behind
-    return Carried(offsets, sum(_at_most(s, n, committed, spans) for s, n in again.items()))
+class Translation:
+    """Of one copy. What all groups need is gathered once: while a topic is resized, nothing can be
+    written to it for as long as the groups take."""
 
+    def __init__(self, spans: SpanMap, ends: Mapping[int, int]) -> None:
+        """`ends` are those of the target's partitions."""
+        self._ends = ends
+        self._pairs: dict[int, list[tuple[int, Sequence[Span]]]] = {}
+        # The first offset of each source partition.
+        self._firsts: dict[int, int] = {}
+        for (source, target), found in spans.items():
+            if found:
+                self._pairs.setdefault(target, []).append((source, found))
+                first = found[0].first
+                self._firsts[source] = min(first, self._firsts.get(source, first))
 
-def _at_most(source: int, again: int, committed: Mapping[int, int], spans: SpanMap) -> int:
-    """All targets together hold no more read records of a source than it had offsets by then."""
-    first = min(found[0].first for (s, _), found in spans.items() if s == source and found)
-    return min(again, max(committed.get(source, 0) - first, 0))
+    def carry(self, committed: Mapping[int, int]) -> Carried:
+        """`committed` are the group's positions by source partition; one without a position counts
+        as not read."""
+        offsets: dict[int, int] = {}
+        again: dict[int, int] = {}
+        for target, end in self._ends.items():
+            pairs = self._pairs.get(target, ())
+            bounds = [_first_unread(found, committed.get(s, 0)) for s, found in pairs]
+            offset = min((bound for bound in bounds if bound is not None), default=end)
+            offsets[target] = offset
+            for source, found in pairs:
+                behind = _read_behind(found, committed.get(source, 0), offset)
+                again[source] = again.get(source, 0) + behind
+        return Carried(offsets, sum(self._at_most(s, n, committed) for s, n in again.items()))
+
+    def _at_most(self, source: int, again: int, committed: Mapping[int, int]) -> int:
+        """All targets together hold no more read records of a source than it had offsets then."""
+        return min(again, max(committed.get(source, 0) - self._firsts[source], 0))
 
 
 def _first_unread(spans: Sequence[Span], position: int) -> int | None:

@@ -1,8 +1,10 @@
-"""When a resize asks for its fence, and what it does when nobody says how the swap went; whole
-resizes are in `tests/spark`."""
+"""When a resize asks for its fence and for how long, and what it does when nobody says how the swap
+went; whole resizes are in `tests/spark`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines.copy.ends import CopyError, Endpoint
 from ottla.pipelines.copy.folder import CopyFolder
 from ottla.pipelines.copy.resize import Resize, ResizeSpec
+from ottla.pipelines.copy.state import CopyState, Identity
 from ottla.runtime import SystemDisk
 from ottla.topics.partitioners import Partitioner
 
@@ -103,3 +106,55 @@ def test_patience_ends(resize: Any) -> None:
     with pytest.raises(CopyError):
         resize._swap(ask)
     assert resize._clock.now_s == 220
+
+
+class Steps:
+    """What is asked of brokers, and whether somebody wants the fence meanwhile."""
+
+    def __init__(self) -> None:
+        self.is_kept = False
+        self.kept_at: dict[str, bool] = {}
+
+    def connect(self) -> None:
+        pass
+
+    def fence(self) -> int:
+        return 4
+
+    @contextmanager
+    def kept_fenced(self, fence: int) -> Iterator[None]:
+        self.is_kept = True
+        yield
+        self.is_kept = False
+
+    def begin_positions(self) -> None:
+        pass
+
+    def ends(self, fence: int) -> dict[int, int]:
+        return {0: 10}
+
+    def positions(self, asked: None) -> dict[str, dict[int, int]]:
+        self.kept_at["positions"] = self.is_kept
+        return {"g": {0: 5}}
+
+    def finish(self, fence: int, groups: Any, *, guards_keys: bool) -> ResizeEnd:
+        self.kept_at["finish"] = self.is_kept
+        return END
+
+
+def test_the_fence_is_wanted_until_the_swap_is_over(resize: Any) -> None:
+    """Coordinators store the positions of thousands of groups before it."""
+
+    class Copier:
+        state = CopyState(Identity("", "a", "", "", "b", "", 1, "", "", ""), {}, {}, {})
+
+        def finish(self, ends: dict[int, int]) -> None:
+            pass
+
+        def target_ends(self) -> dict[int, int]:
+            return {0: 10}
+
+    steps = Steps()
+    assert resize._finish(Copier(), steps)[0] == END
+    assert steps.kept_at == {"positions": True, "finish": True}
+    assert not steps.is_kept

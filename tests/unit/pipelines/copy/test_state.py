@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from ottla.pipelines.copy.key_count import KeyCount
 from ottla.pipelines.copy.order import OrderDigest
 from ottla.pipelines.copy.parts import PairResult, RangeResult, Tally
 from ottla.pipelines.copy.spans import Span
-from ottla.pipelines.copy.state import BadState, CopyState, Identity, UnderWay
+from ottla.pipelines.copy.state import BadState, Bounds, CopyState, Identity, UnderWay
 
 IDENTITY = Identity("c", "t", "id", "c", "u", "id2", 5, "murmur2", "", "")
 
@@ -51,6 +52,12 @@ def test_round_trip() -> None:
     assert again.pairs == state.pairs and again.producers == state.producers
     under_way = UnderWay(3, {0: (3, 20), 11: (0, 1)}, {0: 8})
     assert states.decode_under_way(states.encode_under_way(under_way)) == under_way
+
+
+def test_bounds_are_kept() -> None:
+    state = a_state()
+    state.bounds = Bounds(1_000, None)
+    assert states.decode(states.encode(state)).bounds == Bounds(1_000, None)
 
 
 @pytest.mark.parametrize(
