@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.cli.main import cli
 from ottla.client.admin.groups import GroupAdmin
 from ottla.pipelines import topics as calls
-from ottla.pipelines.copy.copier import Copier, CopyJob
+from ottla.pipelines.copy.copier import Check, Copier, CopyJob
 from ottla.pipelines.copy.ends import CopyError, Endpoint
 from ottla.pipelines.copy.folder import CopyFolder
 from ottla.pipelines.copy.resize import Resize, ResizeSpec, abort, begin
@@ -121,15 +121,46 @@ def test_fewer_partitions_while_clients_run(
     traffic = Traffic(topics.servers, name, first=FIRST)
     with traffic.running(traffic.produce, traffic.consume):
         assert traffic.filled.wait(60)
+        while sum(map(len, list(traffic.acked.values()))) < FIRST:
+            time.sleep(0.01)
         begun = begin(spec)
         folder = CopyFolder(SystemDisk(), tmp_path / "resize")
         report = Resize(spark, spec, begun, folder).run()
     assert report.end.topic_id == begun.shadow_id
     assert len(report.copy.by_partition) == 5
+    check = report.copy.check
+    assert check is not None and check.is_sound and not check.foreign
+    assert FIRST <= check.records <= report.copy.tally.records
     verdict = Verdict.of(traffic.acked, traffic.seen)
     assert (verdict.missing, verdict.disordered) == (0, 0)
     with pytest.raises(CopyError):
         abort(spec.source)
+
+
+def test_a_copy_that_is_not_what_was_read_never_gets_the_name(
+    spark: SparkSession,
+    ottla_processes: AnyCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topics = Topics(ottla_processes.bootstrap_servers)
+    name = topics.create(partitions=3)
+    topics.fill(name, [b"%d" % number for number in range(300)])
+    spec = ResizeSpec(Endpoint(topics.servers, name), 2, Partitioner.MURMUR2)
+    begun = begin(spec)
+    check = Copier.check
+
+    def after_a_loss(copier: Copier, watch: Callable[[], None]) -> Check:
+        shadow = TopicPartition(begun.shadow, 0)
+        calls.with_admin(topics.servers, {}, lambda admin: admin.delete_records({shadow: 10}))
+        return check(copier, watch)
+
+    monkeypatch.setattr(Copier, "check", after_a_loss)
+    resize = Resize(spark, spec, begun, CopyFolder(SystemDisk(), tmp_path / "resize"))
+    with pytest.raises(CopyError, match=r"cannot be read back: offset 0 .* has aged out"):
+        resize.run()
+    abort(spec.source)
+    assert len(read_all(topics.servers, name)) == 3
 
 
 def test_a_running_stream_goes_on_in_the_resized_topic(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Into a new topic NAME, and TOPIC stays: for Apache Kafka, which cannot swap topics.",
 )
+@flag("no-check", "Do not read the copy back before it gets the name.")
 @flag("abort", "Give up a resize that is under way: the topic stays as it was.")
 @copy_options("resizes")
 @click.pass_context
@@ -38,6 +39,7 @@ def command(
     given: Given,
     partitions: int | None,
     name: str | None,
+    no_check: bool,
     abort: bool,
 ) -> None:
     from ottla.pipelines.copy import resize
@@ -52,13 +54,13 @@ def command(
     if partitions is None:
         raise click.UsageError("--partitions says how many it is to have.")
     if name is not None:
-        if not _into(source, partitions, name, given):
+        if not _into(source, partitions, name, given, check=not no_check):
             ctx.exit(1)
         return
-    _in_place(source, partitions, given)
+    _in_place(source, partitions, given, check=not no_check)
 
 
-def _into(source: Endpoint, partitions: int, name: str, given: Given) -> bool:
+def _into(source: Endpoint, partitions: int, name: str, given: Given, *, check: bool) -> bool:
     from ottla.pipelines.copy.clone import CloneSpec
 
     target = endpoint(given.bootstrap, name, given.command_config)
@@ -69,6 +71,7 @@ def _into(source: Endpoint, partitions: int, name: str, given: Given) -> bool:
         given.replication_factor,
         given.chosen_partitioner,
         with_groups=True,
+        check=check,
     )
     topic = source.topic
     click.echo(
@@ -83,12 +86,13 @@ def _into(source: Endpoint, partitions: int, name: str, given: Given) -> bool:
     return run_clone(spec, given, ending=ending)
 
 
-def _in_place(source: Endpoint, partitions: int, given: Given) -> None:
+def _in_place(source: Endpoint, partitions: int, given: Given, *, check: bool) -> None:
     from ottla.pipelines.copy import resize
     from ottla.pipelines.copy.clone import check_partitioner
 
     partitioner = given.chosen_partitioner or Partitioner.MURMUR2
-    spec = resize.ResizeSpec(source, partitions, partitioner, given.replication_factor or -1)
+    factor = given.replication_factor or -1
+    spec = resize.ResizeSpec(source, partitions, partitioner, factor, check)
     begun = _asked(spec)
     if given.partitioner is None:
         check_partitioner(source, partitioner)
@@ -140,7 +144,9 @@ def _tell_plan(spec: ResizeSpec, begun: ResizeBegun, *, dry_run: bool) -> None:
 
 def _stage(work: Resize) -> str:
     seconds = work.fenced_s
-    return "" if seconds is None else f"fenced for {seconds:.1f} s"
+    if seconds is not None:
+        return f"fenced for {seconds:.1f} s"
+    return "reading back" if work.is_checking else ""
 
 
 def _report_json(report: ResizeReport) -> dict[str, object]:

@@ -77,7 +77,9 @@ class CloneReport:
                 f"{self.target} holds is not what was copied"
             )
         others = f"; {self.check.foreign:,} records of others" if self.check.foreign else ""
-        return f"order: {self.check.records:,} records read back, each pair in order{others}"
+        later = self.tally.records - self.check.records
+        rest = f"; the last {later:,} came behind them" if later > 0 else ""
+        return f"order: {self.check.records:,} records read back, each pair in order{rest}{others}"
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -232,9 +232,15 @@ class Copier:
         number (`order.py`) there and one where they were read: they have to be the same. `watch` is
         called now and then, and ends the check by what it raises."""
         starts, ends = self.state.target_starts, self._target.latest()
-        results = tasks.run_watched(
-            self._spark, lambda: self._scan(starts, ends, with_hashes=False), watch
-        )
+        try:
+            results = tasks.run_watched(
+                self._spark, lambda: self._scan(starts, ends, with_hashes=False), watch
+            )
+        except CopyError:
+            raise
+        except Exception as error:  # whatever Spark raises
+            where = f"{self._target.name} cannot be read back"
+            raise CopyError(f"{where}: {reason_of(error)}") from error
         found = _orders(results)
         wanted = {key: pair.order for key, pair in self.state.pairs.items()}
         records = sum(order.records for order in found.values())

@@ -17,7 +17,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines import topics
 from ottla.pipelines.copy.clone_groups import GroupOutcome
 from ottla.pipelines.copy.clone_report import CloneReport
-from ottla.pipelines.copy.copier import Copier, CopyJob, Progress
+from ottla.pipelines.copy.copier import Check, Copier, CopyJob, Progress
 from ottla.pipelines.copy.ends import CopyError, Endpoint
 from ottla.pipelines.copy.resize_steps import ResizeSteps, code_of
 from ottla.pipelines.copy.translation import Translation
@@ -61,6 +61,7 @@ class ResizeSpec:
     partitions: int
     partitioner: Partitioner
     replication_factor: int = -1
+    check: bool = True
 
 
 @dataclass
@@ -134,6 +135,8 @@ class Resize:
         self._stopping = threading.Event()
         self._near_since_s = self._now_s()
         self._fenced_at_s: float | None = None
+        self._check: Check | None = None
+        self.is_checking = False
 
     @property
     def fenced_s(self) -> float | None:
@@ -149,6 +152,8 @@ class Resize:
         self._forget_others()
         steps = ResizeSteps(self._spec.source, self._begun)
         try:
+            if self._spec.check:
+                self._check_copy(watch)
             for _ in range(_FENCES):
                 copier = self._copier()
                 try:
@@ -186,6 +191,42 @@ class Resize:
         job = CopyJob(spec.source, shadow, spec.partitioner, into_empty=True)
         return Copier(self._spark, job, self._folder, clock=self._clock, by_hand=_BY_HAND)
 
+    def _check_copy(self, watch: Callable[[Progress], None]) -> None:
+        """What is copied by then is read back before anybody is kept waiting: a copy that is not
+        what was read never gets the name. What comes later is copied behind it."""
+        copier = self._copier()
+
+        def look() -> None:
+            watch(copier.progress())
+            self._raise_if_stopping(copier)
+
+        try:
+            copier.start()
+            self._near_since_s = self._now_s()
+            self._catch_up(copier, watch)
+            known = copier.state.positions
+            ends = copier.source_ends()
+            copier.finish({p: max(end, known.get(p, 0)) for p, end in ends.items()})
+            self.is_checking = True
+            self._check = copier.check(look)
+        finally:
+            self.is_checking = False
+            copier.close()
+        if not self._check.is_sound:
+            raise CopyError(
+                f"{len(self._check.differing)} pairs of partitions of {self._begun.shadow} do not "
+                f"hold what was copied to them: {self._spec.source.topic} stays as it is; give the "
+                "resize up with --abort, and try again"
+            )
+
+    def _raise_if_stopping(self, copier: Copier) -> None:
+        if self._stopping.is_set():
+            copier.pause()
+            raise CopyError(
+                f"stopped after {copier.state.tally.records:,} records: the same command goes "
+                "on from there, --abort gives it up"
+            )
+
     def _catch_up(self, copier: Copier, watch: Callable[[Progress], None]) -> None:
         """Returns when what is left is copied in a moment."""
         while True:
@@ -195,12 +236,7 @@ class Resize:
             if ended:
                 copier.finish()  # raises why
                 raise CopyError("the copy has ended too early")
-            if self._stopping.is_set():
-                copier.pause()
-                raise CopyError(
-                    f"stopped after {copier.state.tally.records:,} records: the same command goes "
-                    "on from there, --abort gives it up"
-                )
+            self._raise_if_stopping(copier)
             if self._is_near(copier, progress.records_per_s):
                 return
 
@@ -284,7 +320,7 @@ class Resize:
             {p: state.records_in(p) for p in range(spec.partitions)},
             self._begun.old_partitions,
             state.aged_out,
-            None,
+            self._check,
             outcomes,
         )
         return ResizeReport(report, fenced_s, end, self._begun.retention_ms)

@@ -12,6 +12,7 @@ import pytest
 
 from ottla.client.admin.resizing import ResizeBegun, ResizeEnd
 from ottla.errors import ErrorCode, KafkaError
+from ottla.pipelines.copy.copier import Check, Progress
 from ottla.pipelines.copy.ends import CopyError, Endpoint
 from ottla.pipelines.copy.folder import CopyFolder
 from ottla.pipelines.copy.resize import Resize, ResizeSpec
@@ -158,3 +159,70 @@ def test_the_fence_is_wanted_until_the_swap_is_over(resize: Any) -> None:
     assert resize._finish(Copier(), steps)[0] == END
     assert steps.kept_at == {"positions": True, "finish": True}
     assert not steps.is_kept
+
+
+class Checked:
+    """A copy that is complete, and found so."""
+
+    is_close = True
+
+    def __init__(self, *differing: tuple[int, int]) -> None:
+        self.found = Check(7, list(differing), 0)
+        self.state = CopyState(Identity("", "a", "", "", "b", "", 1, "", "", ""), {}, {}, {0: 12})
+        self.finished: list[dict[int, int]] = []
+
+    def start(self) -> None:
+        pass
+
+    def wait(self, timeout_s: float) -> bool:
+        return False
+
+    def progress(self) -> Progress:
+        return Progress(7, 1.0, 0, 1)
+
+    def lag_now(self) -> int:
+        return 0
+
+    def source_ends(self) -> dict[int, int]:
+        return {0: 11, 1: 5}
+
+    def finish(self, ends: dict[int, int]) -> None:
+        self.finished.append(ends)
+
+    def check(self, look: Any) -> Check:
+        look()
+        return self.found
+
+    def pause(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_copy_is_read_back_before_anybody_waits(resize: Any) -> None:
+    copier = Checked()
+    resize._copier = lambda: copier
+    seen: list[tuple[int, bool]] = []
+    resize._check_copy(lambda progress: seen.append((progress.records, resize.is_checking)))
+    # A former leader may tell of an end that is behind what was copied.
+    assert copier.finished == [{0: 12, 1: 5}]
+    assert seen == [(7, False), (7, True)]
+    assert resize._check == copier.found
+
+
+def test_a_copy_that_differs_is_not_swapped(resize: Any) -> None:
+    resize._copier = lambda: Checked((0, 1))
+    with pytest.raises(CopyError, match=r"1 pairs .* orders stays as it is; .* --abort"):
+        resize.run()
+
+
+def test_a_check_can_be_stopped(resize: Any) -> None:
+    resize._copier = Checked
+
+    def stop(progress: Progress) -> None:
+        if resize.is_checking:
+            resize.stop()
+
+    with pytest.raises(CopyError, match="the same command goes on from there"):
+        resize._check_copy(stop)
