@@ -17,6 +17,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from ottla.bounds.first_step import resume
 from ottla.bounds.turns import TURN_MS
 from ottla.broker.context.request import CloseConnection
 from ottla.broker.network.answers import Answers
@@ -324,7 +325,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 waiting = serving.send(None)
             except StopIteration:
                 return
-            rest = dispatch.resume(serving, waiting)
+            rest = resume(serving, waiting)
         self._running = serving
         self._task = self.server.loop.create_task(self._complete(rest))
         if len(frame) >= _COUNTED_FROM_BYTES:

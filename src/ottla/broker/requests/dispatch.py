@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Coroutine, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
-from types import coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.context.request import CloseConnection, RequestContext
@@ -272,23 +271,3 @@ def encode_whole(encoding: Generator[None, None, Chunks]) -> Chunks:
             next(encoding)
         except StopIteration as stop:
             return cast("Chunks", stop.value)
-
-
-@coroutine
-def resume(running: Coroutine[Any, Any, Any], waiting: Any) -> Generator[Any, Any, Any]:
-    """Goes on with a coroutine whose first step was already taken and yielded `waiting`.
-
-    Lets a handler that finishes without waiting run with no task at all; Python 3.12's eager
-    tasks do the same.
-    """
-    while True:
-        try:
-            sent = yield waiting
-        except BaseException as error:  # cancellation must reach the coroutine
-            thrown: BaseException | None = error
-        else:
-            thrown = None
-        try:
-            waiting = running.send(sent) if thrown is None else running.throw(thrown)
-        except StopIteration as stop:
-            return stop.value

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from math import inf
-from types import coroutine
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
+from ottla.bounds.first_step import resume
 from ottla.coordinator.deadlines import Deadlines
 from ottla.coordinator.fenced_topics import FencedTopics
 from ottla.coordinator.groups import rebalance
@@ -248,7 +248,7 @@ class GroupRegistry:
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Like `spawn`, but the first step is made now: what it appends comes before all that is
-        appended after this call. (Python 3.12's eager tasks do the same.)"""
+        appended after this call."""
         ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         try:
             waiting = work.send(None)
@@ -258,7 +258,7 @@ class GroupRegistry:
             ended.set_exception(error)
             self._finished(ended)
         else:
-            return self.spawn(_resume(work, waiting))
+            return self.spawn(resume(work, waiting))
         return ended
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -271,19 +271,3 @@ class GroupRegistry:
         self._tasks.discard(work)
         if not work.cancelled() and (error := work.exception()) is not None:
             logger.error("Work of the group coordinator failed", exc_info=error)
-
-
-@coroutine
-def _resume(running: Coroutine[Any, Any, T], waiting: Any) -> Generator[Any, Any, T]:
-    """Goes on with a coroutine whose first step was already made and yielded `waiting`."""
-    while True:
-        try:
-            sent = yield waiting
-        except BaseException as error:  # cancellation must reach the coroutine
-            thrown: BaseException | None = error
-        else:
-            thrown = None
-        try:
-            waiting = running.send(sent) if thrown is None else running.throw(thrown)
-        except StopIteration as stop:
-            return cast("T", stop.value)
