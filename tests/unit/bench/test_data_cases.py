@@ -25,12 +25,12 @@ def case(key: str) -> Case:
     ("key", "rate_times", "cpu_share"),
     [
         ("produce", 1.5, 1 / 4),
-        ("produce-1k", 1.0, 1 / 3),
-        ("produce-lz4", 1.0, 1 / 3),
-        ("unbatched", 1.2, 1 / 2),
-        ("replicated", 1.0, 1 / 2),
-        ("consume", 1.0, 1.0),
-        ("group", 1.0, 1.0),
+        ("produce-1k", 1.0, 1 / 4),
+        ("produce-lz4", 1.0, 1 / 4),
+        ("unbatched", 1.2, 1 / 4),
+        ("replicated", 1.0, 1 / 4),
+        ("consume", 1.0, 1 / 4),
+        ("group", 1.0, 1 / 4),
     ],
 )
 def test_goals_of_throughput(key: str, rate_times: float, cpu_share: float) -> None:
