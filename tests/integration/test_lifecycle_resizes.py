@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import TopicPartition as Position
 
+from ottla.broker.handlers import begin_resize
 from ottla.client.admin.client import Admin
 from ottla.client.admin.resizing import ResizeBegun
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.resizes import ResizeZnode
+from ottla.metadata.resizes import ResizeZnode, StoredResize
 from ottla.metadata.store import NoNodeError
 from ottla.metadata.znodes import TopicPartitionsZnode, TopicsZnode, TopicZnode
 from ottla.runtime import system_runtime
@@ -109,6 +111,32 @@ async def test_the_name_gets_another_shape(cluster: LocalCluster, old: int, new:
     values = await asyncio.to_thread(h.consume_and_commit, cluster, "others", "t", 5 * old + 1)
     assert len(values) == 5 * old + 1
     assert await asyncio.to_thread(h.consume_and_commit, cluster, "readers", "t", 1) == [b"late"]
+
+
+async def test_a_shadow_that_is_made_after_the_end_of_its_resize_goes(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two ask for the same resize. The first gives it up, the second still makes the shadow."""
+    await h.create(cluster, "t", [0, 1], [1, 2])
+    make = begin_resize._make_shadow
+
+    async def late(ctx: Any, resize: StoredResize, request: Any) -> None:
+        if not request.validate_only:
+            assert await ctx.services.controller.resizes.abort("t") is True
+        await make(ctx, resize, request)
+
+    monkeypatch.setattr(begin_resize, "_make_shadow", late)
+    async with admin_of(cluster) as admin:
+        with pytest.raises(KafkaError) as raised:
+            await begin(admin, "t", 3)
+        assert raised.value.code is ErrorCode.OPERATION_NOT_ATTEMPTED
+
+        async def is_alone() -> bool:
+            return await children(cluster, TopicsZnode.path()) == ["t"]
+
+        await h.until_true(is_alone, "the shadow is gone")
+        monkeypatch.undo()
+        assert not (await begin(admin, "t", 3)).is_resumed
 
 
 def committed_epochs(cluster: LocalCluster, group: str, partitions: int) -> list[int]:

@@ -14,13 +14,15 @@ Left out: quotas on mutations.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.context.resize_rights import check_rights, message_of
 from ottla.broker.notes.topic_notes import Asker
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.store import NoNodeError
-from ottla.metadata.znodes import ConfigZnode, TopicZnode
+from ottla.metadata.resizes import ResizeZnode
+from ottla.metadata.store import NodeExistsError, NoNodeError
+from ottla.metadata.znodes import ConfigZnode, DeleteTopicZnode, TopicZnode
 from ottla.types import ZERO_TOPIC_ID, TopicId
 from ottla.wire import messages as m
 
@@ -68,6 +70,9 @@ async def _begin(ctx: RequestContext, request: m.BeginResizeRequest) -> m.BeginR
                     await ctx.services.controller.resizes.abort(request.topic)
                 raise
         late = await ctx.services.topic_admin.await_existing([resize.shadow], request.timeout_ms)
+        if await _is_over(ctx, resize):
+            await _remove_shadow(ctx, resize)
+            raise KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED, "It was aborted.")
         if late:
             text = "The shadow has not all of its leaders yet: try again."
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
@@ -80,6 +85,24 @@ async def _begin(ctx: RequestContext, request: m.BeginResizeRequest) -> m.BeginR
         is_resumed=begun.is_resumed,
         retention_ms=begun.retention_ms,
     )
+
+
+async def _is_over(ctx: RequestContext, resize: StoredResize) -> bool:
+    """Whether the resize ended, by an abort or because somebody else was faster, while its shadow
+    was made: nobody would ever remove that one."""
+    path = ResizeZnode.path(resize.topic_id)
+    try:
+        await ctx.services.store.sync(path)
+        data, _ = await ctx.services.store.get(path)
+    except NoNodeError:
+        return True
+    known = ResizeZnode.decode(data)
+    return known is not None and known.shadow != resize.shadow
+
+
+async def _remove_shadow(ctx: RequestContext, resize: StoredResize) -> None:
+    with suppress(NodeExistsError):
+        await ctx.services.store.create(DeleteTopicZnode.path(resize.shadow))
 
 
 async def _shadow_id(ctx: RequestContext, resize: StoredResize) -> TopicId | None:
