@@ -15,7 +15,8 @@ Left out: the type field (full or incremental): partitions that a full request d
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import order_checks
@@ -68,11 +69,7 @@ async def _obey(
         orders = [order for order in orders if order.tp not in refused]
         await _load_topic_configs(services, orders)
         await _settle_other_lives(services, request)
-        await controller.take_over_renamed(orders)
-        await _bring_back(services, orders)
-        await controller.make_logs_ahead(orders)
-        # A newer controller may have spoken up meanwhile, or this broker registered again.
-        error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
+        error = await _prepare(services, request, orders)
     if error is ErrorCode.STALE_CONTROLLER_EPOCH:
         controller.log.old_controller("LeaderAndIsr", sender, controller.epochs.controller_epoch)
     if error is not ErrorCode.NONE:
@@ -81,6 +78,26 @@ async def _obey(
     if error is not ErrorCode.NONE:
         return _refuse(request, ctx.version, read_orders(request), error)
     return make_response(request, ctx.version, errors | refused)
+
+
+async def _prepare(
+    services: BrokerServices, request: m.LeaderAndIsrRequest, orders: Sequence[Order]
+) -> ErrorCode:
+    """What the orders need on disk; why they do not count any more. Before each step: while the
+    store was waited for, a newer controller may have spoken up, or this broker registered again,
+    and what an old order knows by a name may have another one since."""
+    controller = services.orders
+    steps: tuple[Callable[[], Awaitable[None]], ...] = (
+        partial(controller.take_over_renamed, orders),
+        partial(_bring_back, services, orders),
+        partial(controller.make_logs_ahead, orders),
+    )
+    for step in steps:
+        error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
+        if error is not ErrorCode.NONE:
+            return error
+        await step()
+    return controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
 
 
 async def _carry_out(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from ottla.broker.handlers import leader_and_isr, stop_replica
@@ -256,3 +259,30 @@ async def test_configs_are_read_before_logs_are_made(brokers: MakeBrokers) -> No
     )
     # What is known of a topic without a log here may be of an earlier life.
     assert broker.services.topic_settings.loaded == [(["t", "new"], ["new"])]
+
+
+async def test_an_order_that_waited_too_long_moves_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for the store, and the broker has registered again: a log that has another name by
+    now would get its old one back."""
+    done: list[str] = []
+    stale = ErrorCode.STALE_BROKER_EPOCH
+    answers = [ErrorCode.NONE, stale]
+
+    def step(name: str) -> Any:
+        async def make(*_: object) -> None:
+            done.append(name)
+
+        return make
+
+    orders = SimpleNamespace(
+        epochs=SimpleNamespace(refusal=lambda *_: answers.pop(0)),
+        take_over_renamed=step("renamed"),
+        make_logs_ahead=step("made"),
+    )
+    monkeypatch.setattr(leader_and_isr, "_bring_back", step("brought back"))
+    services = cast("Any", SimpleNamespace(orders=orders))
+    assert await leader_and_isr._prepare(services, m.LeaderAndIsrRequest(), []) is stale
+    assert done == ["renamed"]
+    answers[:] = [stale]
+    assert await leader_and_isr._prepare(services, m.LeaderAndIsrRequest(), []) is stale
+    assert done == ["renamed"]
