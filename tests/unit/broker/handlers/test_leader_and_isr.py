@@ -240,8 +240,8 @@ async def test_a_newer_controller_ends_a_large_order(brokers: MakeBrokers) -> No
 
     ctx.turns.give = give  # type: ignore[method-assign]
     answer = await leader_and_isr.handle(ctx, large_order(900))
-    # On a busy machine there are more turns, before any partition is made too.
-    assert {*turns} - {0} == {200, 400}, "others had their turn"
+    # On a busy machine there are turns while the order is read, before any partition is made.
+    assert [made for made in turns if made] == [200, 400], "others had their turn"
     assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert len(list(broker.manager.partitions)) == 400
 
