@@ -57,7 +57,7 @@ class RenameFences:
 
     async def patience(self, partitions: list[int]) -> None:
         """Waits a moment for partitions of `__consumer_offsets` that are being loaded."""
-        await moment_for(lambda: not self._groups.carrier.lacks(partitions))
+        await moment_for(lambda: not self._groups.registry.lacks(partitions))
 
     async def close(self) -> None:
         await self._watches.close()

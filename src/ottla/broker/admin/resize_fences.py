@@ -121,7 +121,7 @@ class ResizeFences:
 
     async def _patience(self, partitions: list[int]) -> None:
         """Waits a moment for partitions of `__consumer_offsets` that are being loaded."""
-        await moment_for(lambda: not self._groups.switch.lacks(partitions))
+        await moment_for(lambda: not self._groups.registry.lacks(partitions))
 
 
 def _stands(entry: bytes | None) -> bool:

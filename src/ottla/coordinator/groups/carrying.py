@@ -53,11 +53,6 @@ class OffsetCarrier:
         self._registry = registry
         self._clock = clock
 
-    def lacks(self, partitions: list[int]) -> bool:
-        """Whether some of these are not loaded here."""
-        loaded = {shard.partition for shard in self._registry.shards.loaded()}
-        return not loaded.issuperset(partitions)
-
     async def carry(
         self,
         source: str,

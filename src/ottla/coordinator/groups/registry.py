@@ -114,6 +114,11 @@ class GroupRegistry:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self.shards.find(group_id)
 
+    def lacks(self, partitions: Collection[int]) -> bool:
+        """Whether some of these are not loaded here."""
+        loaded = {shard.partition for shard in self.shards.loaded()}
+        return not loaded.issuperset(partitions)
+
     def create(self, shard: Shard[Group], group_id: str) -> Group:
         group = Group(group_id, self._clock, self.settings)
         shard.entries[group_id] = group

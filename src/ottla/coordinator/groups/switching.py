@@ -52,11 +52,6 @@ class OffsetSwitch:
         # By topic: groups whose members were sent away since it was closed.
         self._ended: dict[str, set[str]] = {}
 
-    def lacks(self, partitions: Collection[int]) -> bool:
-        """Whether some of these are not loaded here."""
-        loaded = {shard.partition for shard in self._registry.shards.loaded()}
-        return not loaded.issuperset(partitions)
-
     def busy_with(self, topic: str) -> int:
         """How many groups have commits of the topic under way."""
         return sum(
