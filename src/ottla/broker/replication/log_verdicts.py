@@ -26,7 +26,7 @@ def judge(log: Log, topic: TopicAssignment | None, ended: Mapping[TopicId, Ended
     """`topic` is what stands under the log's name now. It must be read before `ended`: an entry is
     written before the znode goes."""
     if log.topic_id == ZERO_TOPIC_ID:
-        if topic is not None:
+        if topic is not None and not has_no_place(log, topic):
             return Verdict.OURS
         return Verdict.STRAY if log.end_offset else Verdict.ENDED
     if topic is not None and topic.topic_id is None:
@@ -40,6 +40,17 @@ def judge(log: Log, topic: TopicAssignment | None, ended: Mapping[TopicId, Ended
     if entry is None:
         return Verdict.STRAY
     return Verdict.ENDED if entry.kept is None else Verdict.KEPT
+
+
+def has_no_place(log: Log, topic: TopicAssignment) -> bool:
+    """Whether the log of a topic that nobody knows cannot be of the one that has its name now,
+    which has no such partition. A topic without an id is left out: there may be orders without one
+    too, by which the log was made."""
+    return (
+        log.topic_id == ZERO_TOPIC_ID
+        and topic.topic_id is not None
+        and log.tp.partition not in topic.partitions
+    )
 
 
 def has_moved_away(

@@ -16,7 +16,12 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.broker.replication.log_verdicts import Verdict, has_moved_away, judge
+from ottla.broker.replication.log_verdicts import (
+    Verdict,
+    has_moved_away,
+    has_no_place,
+    judge,
+)
 from ottla.broker.replication.trashed_logs import TrashedLogs
 from ottla.metadata.ended import EndedTopic, EndedTopicZnode
 from ottla.metadata.renames import RenameZnode
@@ -80,7 +85,7 @@ class StaleLogs:
         log_manager = self._replicas.log_manager
         logs = {log.tp: log for log in log_manager.logs() if only is None or log.tp.topic in only}
         # In this order: see `judge`.
-        topics = await _gather(sorted({tp.topic for tp in logs}), self._topic)
+        topics = await self._topics_of(logs)
         ended = await self._ended_topics()
         verdicts = {tp: judge(log, topics[tp.topic], ended) for tp, log in logs.items()}
         # First of all: a log that has another name now may need the place of one that ended.
@@ -223,7 +228,11 @@ class StaleLogs:
                 if has_moved_away(log, own_id, topic, states[tp], is_being_deleted=dying):
                     self._delete(tp, "its partition was moved to other brokers")
                     continue
-            if topic is None or _differ(log.topic_id, topic.topic_id or ZERO_TOPIC_ID):
+            if (
+                topic is None
+                or has_no_place(log, topic)
+                or _differ(log.topic_id, topic.topic_id or ZERO_TOPIC_ID)
+            ):
                 rest.add(tp.topic)
         await log_manager.removals.make_durable()
         if rest:
@@ -298,12 +307,13 @@ class StaleLogs:
 
     async def _make_room(self, log: Log, topic: TopicAssignment, *, free_name: bool) -> None:
         """Where another topic has the name nobody may take this log for that one's; where it needs
-        the name here, or may (`free_name`), the log gets another one."""
+        the name here, or may (`free_name`), the log gets another one. So does one without an id, at
+        once: the topic may get that partition later, and nothing would tell the two apart then."""
         if topic.topic_id in (None, log.topic_id):
             return
         assignment = topic.partitions.get(log.tp.partition)
         is_here = assignment is not None and self._replicas.broker_id in assignment.replicas
-        if free_name or is_here:
+        if free_name or is_here or has_no_place(log, topic):
             await self._replicas.set_aside(log.tp)
         else:
             self._replicas.stop_hosting(log.tp)
@@ -379,6 +389,21 @@ class StaleLogs:
     async def _ended_topic(self, topic_id: TopicId) -> EndedTopic | None:
         data = await self._data(EndedTopicZnode.path(topic_id))
         return None if data is None else EndedTopicZnode.decode(data)
+
+    async def _topics_of(
+        self, logs: Mapping[TopicPartition, Log]
+    ) -> dict[str, TopicAssignment | None]:
+        topics = await _gather(sorted({tp.topic for tp in logs}), self._topic)
+        doubtful = {
+            tp.topic
+            for tp, log in logs.items()
+            if (topic := topics[tp.topic]) is not None and has_no_place(log, topic)
+        }
+        if doubtful:
+            # A server of the store that lags may not have the partition yet.
+            await self._store.sync()
+            topics |= await _gather(sorted(doubtful), self._topic)
+        return topics
 
     async def _topic(self, topic: str) -> TopicAssignment | None:
         try:

@@ -65,6 +65,18 @@ def test_a_log_without_an_id_goes_only_if_nothing_is_in_it(evidence: Any) -> Non
     assert judge(log(ZERO_TOPIC_ID, 0), topic(OTHER, 1), evidence) is Verdict.OURS
 
 
+@pytest.mark.parametrize("evidence", [{}, ended(OWN)])
+def test_a_log_without_an_id_is_not_of_a_topic_that_has_no_such_partition(evidence: Any) -> None:
+    """A power cut took the id, then the name went to a topic with fewer partitions."""
+    fewer = topic(OTHER, 1, partition=1)
+    assert judge(log(ZERO_TOPIC_ID), fewer, evidence) is Verdict.STRAY
+    assert judge(log(ZERO_TOPIC_ID, 0), fewer, evidence) is Verdict.ENDED
+
+
+def test_a_topic_without_an_id_may_have_made_any_log_of_its_name() -> None:
+    assert judge(log(ZERO_TOPIC_ID, 0), topic(None, 1, partition=1), {}) is Verdict.OURS
+
+
 def state(leader: int, epoch: int, *isr: int) -> LeaderAndIsr:
     return LeaderAndIsr(leader, epoch, isr or (leader,), 1, 0)
 
