@@ -25,9 +25,16 @@ logging.addLevelName(TRACE, "TRACE")
 def write_lines(level: int, lines: Iterable[str]) -> None:
     """All lines at once; each becomes a line of its own in the file (`process/logs.py`)."""
     if logger.isEnabledFor(level):
-        text = "\n".join(map(one_line, lines))
+        text = _joined(list(lines))
         if text:
             logger.log(level, "%s", text, extra=MANY_LINES)
+
+
+def _joined(lines: list[str]) -> str:
+    """Looked at together: hardly ever is one of thousands not plain as it is."""
+    if one_line(together := "".join(lines)) is together:
+        return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 class StateChangeLines:
@@ -48,10 +55,14 @@ class StateChangeLines:
         if level >= logging.WARNING:
             self.flush()
 
-    def write(self, level: int, lines: Iterable[str]) -> None:
-        """All at once, whatever the level, after what waits."""
-        self.flush()
-        write_lines(level, lines)
+    def add_all(self, level: int, lines: list[str]) -> None:
+        """Lines of one level, which stay together."""
+        if level != self._level or len(self._lines) >= MAX_WAITING_LINES:
+            self.flush()
+        self._level = level
+        self._lines += lines
+        if level >= logging.WARNING:
+            self.flush()
 
     def flush(self) -> None:
         if self._lines:

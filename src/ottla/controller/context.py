@@ -191,25 +191,32 @@ class ControllerContext:
     def online_check(
         self, tp: TopicPartition, *, or_shutting_down: bool = False
     ) -> Callable[[int], bool]:
+        if not self.offline_dir_partitions and (or_shutting_down or not self.shutting_down):
+            # Nearly always, and asked about every partition at a failover.
+            return self.brokers.__contains__
         return lambda broker_id: self.is_online(broker_id, tp, or_shutting_down=or_shutting_down)
 
     # Topics and assignments
 
     def set_assignment(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
-        partitions = self._assignments.setdefault(tp.topic, {})
-        for broker_id in partitions.get(tp.partition, _NO_ASSIGNMENT).replicas:
-            self._partitions_by_broker[broker_id].discard(tp)
-        partitions[tp.partition] = assignment
+        topic, partition = tp
+        partitions = self._assignments.setdefault(topic, {})
+        former = partitions.get(partition)
+        if former is not None:
+            self.partitions_being_reassigned.discard(tp)
+            for broker_id in former.replicas:
+                self._partitions_by_broker[broker_id].discard(tp)
+        partitions[partition] = assignment
         for broker_id in assignment.replicas:
             self._partitions_by_broker.setdefault(broker_id, set()).add(tp)
         if assignment.is_being_reassigned:
             self.partitions_being_reassigned.add(tp)
-        else:
-            self.partitions_being_reassigned.discard(tp)
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
         """Empty for a partition that is not known."""
-        return self._assignments.get(tp.topic, {}).get(tp.partition, _NO_ASSIGNMENT)
+        topic, partition = tp
+        partitions = self._assignments.get(topic)
+        return _NO_ASSIGNMENT if partitions is None else partitions.get(partition, _NO_ASSIGNMENT)
 
     def is_known(self, tp: TopicPartition) -> bool:
         return tp.partition in self._assignments.get(tp.topic, {})
@@ -333,7 +340,9 @@ class ControllerContext:
     # Replica states
 
     def replica_state(self, replica: TopicPartitionReplica) -> ReplicaState:
-        states = self._replica_states.get(replica.topic, {})
+        states = self._replica_states.get(replica.topic)
+        if states is None:
+            return ReplicaState.NON_EXISTENT
         return states.get(replica, ReplicaState.NON_EXISTENT)
 
     def put_replica_state(self, replica: TopicPartitionReplica, state: ReplicaState) -> None:

@@ -194,10 +194,10 @@ class Journal:
             )
 
     def state_changes(self, level: int, lines: Iterable[str]) -> None:
-        """Many lines of one level, which may be errors, in one go."""
+        """Many lines of one level in one go; errors are written at once, all together."""
         if self._state_changes.is_enabled(level):
             start = f"[Controller id={self.broker_id} epoch={self.epoch}] "
-            self._state_changes.write(level, [start + line for line in lines])
+            self._state_changes.add_all(level, [start + line for line in lines])
 
     def flush(self) -> None:
         """Writes the lines that wait: many at once, before anything else is done."""

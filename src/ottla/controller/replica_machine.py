@@ -104,22 +104,26 @@ def to_non_existent(ctx: ControllerContext, replicas: Replicas) -> None:
 
 
 def _move(ctx: ControllerContext, replica: TopicPartitionReplica, target: ReplicaState) -> None:
-    source = ctx.replica_state(replica)
-    if source is target:
-        # A broker that is told again what it hosts: at a failover that is every replica.
-        return
-    ctx.put_replica_state(replica, target)
-    ctx.census.replica_steps[source, target] += 1
-    tp, broker_id = replica.topic_partition, replica.broker_id
-    record_step(
-        ctx, "replica", tp, broker=broker_id, from_state=source.title, to_state=target.title
-    )
-    if ctx.journal.is_tracing:
-        ctx.journal.state_change(
-            TRACE,
-            f"Changed state of replica {broker_id} for partition {tp} from {source.title} to"
-            f" {target.title}",
-        )
+    _move_all(ctx, (replica,), target)
+
+
+def _move_all(ctx: ControllerContext, replicas: Replicas, target: ReplicaState) -> None:
+    is_tracing, title = ctx.journal.is_tracing, target.title
+    lines = []
+    for replica in replicas:
+        source = ctx.replica_state(replica)
+        if source is target:
+            # A broker that is told again what it hosts: at a failover that is every replica.
+            continue
+        ctx.put_replica_state(replica, target)
+        ctx.census.replica_steps[source, target] += 1
+        tp, broker_id, former = replica.topic_partition, replica.broker_id, source.title
+        record_step(ctx, "replica", tp, broker=broker_id, from_state=former, to_state=title)
+        if is_tracing:
+            lines.append(
+                f"Changed state of replica {broker_id} for partition {tp} from {former} to {title}"
+            )
+    ctx.journal.state_changes(TRACE, lines)
 
 
 def _take_offline(
@@ -140,27 +144,22 @@ def _take_offline(
             batch.add_update_metadata(ctx.brokers, [tp])
             _move(ctx, replica, ReplicaState.OFFLINE)
     updated = yield from _remove_from_isr(ctx, broker_id, led, just_read=just_read)
-    for tp, state in updated.items():
-        ctx.journal.state_change(
-            logging.INFO,
-            "Partition %s state changed to (Leader:%d,ISR:%s,LeaderEpoch:%d,ZkVersion:%d,"
-            "ControllerEpoch:%d) after removing replica %d from the ISR as part of transition to"
-            " OfflineReplica",
-            tp,
-            state.leader,
-            ",".join(map(str, state.isr)),
-            state.leader_epoch,
-            state.zk_version,
-            state.controller_epoch,
-            broker_id,
-        )
-    # A loop of its own: lines of one level are written together.
+    ctx.journal.state_changes(
+        logging.INFO,
+        (
+            f"Partition {tp} state changed to (Leader:{leader},ISR:{','.join(map(str, isr))},"
+            f"LeaderEpoch:{leader_epoch},ZkVersion:{version},ControllerEpoch:{controller_epoch})"
+            f" after removing replica {broker_id} from the ISR as part of transition to"
+            " OfflineReplica"
+            for tp, (leader, leader_epoch, isr, controller_epoch, version) in updated.items()
+        ),
+    )
     for tp in updated:
         if not ctx.is_queued_for_deletion(tp.topic):
             recipients = [r for r in ctx.assignment(tp).replicas if r != broker_id]
             batch.add_leader_and_isr(recipients, tp, is_new=False)
-        replica = TopicPartitionReplica(tp.topic, tp.partition, broker_id)
-        _move(ctx, replica, ReplicaState.OFFLINE)
+    moved = [TopicPartitionReplica(topic, partition, broker_id) for topic, partition in updated]
+    _move_all(ctx, moved, ReplicaState.OFFLINE)
 
 
 def _remove_from_isr(

@@ -17,7 +17,12 @@ from ottla.controller.context import ControllerContext
 from ottla.controller.events import Answer
 from ottla.controller.steps import ControlRequest, Send, Steps
 from ottla.errors import ErrorCode
-from ottla.metadata.znodes import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, NO_EPOCH
+from ottla.metadata.znodes import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    NO_EPOCH,
+    ReplicaAssignment,
+)
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
 
@@ -45,6 +50,8 @@ class RequestBatch:
         self._metadata_brokers: set[int] = set()
         # Tens of thousands of partitions have a few dozen different lists of brokers.
         self._lists: dict[tuple[int, ...], list[int]] = {}
+        self._down: dict[tuple[int, ...], list[int]] = {}
+        self._placed: dict[ReplicaAssignment, tuple[list[int], list[int], list[int]]] = {}
 
     def add_leader_and_isr(
         self, broker_ids: Iterable[int], tp: TopicPartition, *, is_new: bool
@@ -67,6 +74,9 @@ class RequestBatch:
         self, broker_id: int, tp: TopicPartition, *, delete: bool, next_epoch: bool = False
     ) -> None:
         """With `next_epoch` the stop counts for a broker that knows the current epoch already."""
+        if broker_id not in self._ctx.brokers:
+            # Nothing is sent to a broker that is gone.
+            return
         if self._ctx.is_queued_for_deletion(tp.topic):
             leader_epoch = EPOCH_DURING_DELETE
         else:
@@ -139,6 +149,14 @@ class RequestBatch:
         if state is None:
             return None
         assignment = self._ctx.assignment(tp)
+        placed = self._placed.get(assignment)
+        if placed is None:
+            placed = (
+                self._listed(assignment.replicas),
+                self._listed(assignment.adding),
+                self._listed(assignment.removing),
+            )
+            self._placed[assignment] = placed
         return m.LeaderAndIsrRequest.LeaderAndIsrPartitionState(
             partition_index=tp.partition,
             controller_epoch=state.controller_epoch,
@@ -146,9 +164,9 @@ class RequestBatch:
             leader_epoch=state.leader_epoch,
             isr=self._listed(state.isr),
             partition_epoch=state.zk_version,
-            replicas=self._listed(assignment.replicas),
-            adding_replicas=self._listed(assignment.adding),
-            removing_replicas=self._listed(assignment.removing),
+            replicas=placed[0],
+            adding_replicas=placed[1],
+            removing_replicas=placed[2],
             is_new=is_new,
         )
 
@@ -220,8 +238,17 @@ class RequestBatch:
             isr=self._listed(state.isr),
             zk_version=0 if deleting else state.zk_version,
             replicas=self._listed(replicas),
-            offline_replicas=[r for r in replicas if not ctx.is_online(r, tp)],
+            offline_replicas=self._offline(replicas, tp),
         )
+
+    def _offline(self, replicas: tuple[int, ...], tp: TopicPartition) -> list[int]:
+        """Where no folder has failed this is a matter of brokers alone."""
+        ctx = self._ctx
+        found = None if ctx.offline_dir_partitions else self._down.get(replicas)
+        if found is None:
+            found = [replica for replica in replicas if not ctx.is_online(replica, tp)]
+            self._down[replicas] = found
+        return found
 
     def _live_brokers(self) -> list[m.UpdateMetadataRequest.UpdateMetadataBroker]:
         return [

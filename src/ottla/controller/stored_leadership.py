@@ -72,21 +72,24 @@ def write_states(
     ctx: ControllerContext, updates: Mapping[TopicPartition, LeaderAndIsr]
 ) -> Steps[StateWrites]:
     """Sets each state at its own version, under this controller's epoch, and remembers it."""
-    listed = {tp: state._replace(controller_epoch=ctx.epoch) for tp, state in updates.items()}
-    results = yield from write(
-        [
-            SetData(
-                TopicPartitionStateZnode.path(tp),
-                TopicPartitionStateZnode.encode(state),
-                state.zk_version,
-            )
-            for tp, state in listed.items()
-        ]
-    )
+    listed: dict[TopicPartition, LeaderAndIsr] = {}
+    # As in reading: thousands of partitions have a few dozen different states.
+    encoded: dict[tuple[object, ...], bytes] = {}
+    ops = []
+    for tp, state in updates.items():
+        if state.controller_epoch != ctx.epoch:
+            state = state._replace(controller_epoch=ctx.epoch)
+        listed[tp] = state
+        but_version = state[:4]
+        data = encoded.get(but_version)
+        if data is None:
+            data = encoded[but_version] = TopicPartitionStateZnode.encode(state)
+        ops.append(SetData(TopicPartitionStateZnode.path(tp), data, state.zk_version))
+    results = yield from write(ops)
     outcome = StateWrites()
     for (tp, state), result in zip(listed.items(), results, strict=True):
         if result.error is None and result.stat is not None:
-            outcome.done[tp] = state._replace(zk_version=result.stat.version)
+            outcome.done[tp] = LeaderAndIsr(*state[:4], result.stat.version)
         elif isinstance(result.error, BadVersionError):
             outcome.stale.append(tp)
         else:

@@ -42,7 +42,8 @@ class LineFormatter(logging.Formatter):
         if "\n" not in message:
             return line
         head, _, tail = line.partition(message)
-        return "\n".join(f"{head}{part}{tail}" for part in message.split("\n"))
+        inner = message.replace("\n", f"{tail}\n{head}")
+        return f"{head}{inner}{tail}"
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  logging's own name
         """Indented: what an exception says may hold line feeds, but begins no line of the log."""

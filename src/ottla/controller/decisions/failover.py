@@ -69,8 +69,9 @@ def on_failover(ctx: ControllerContext, event: Failover) -> Steps[None]:
     yield from progress.expect_on(ctx, ctx.brokers)
     yield from resizing.close_on(ctx, ctx.brokers)
     yield from send_update_metadata(ctx, ctx.brokers)
-    yield from _start_replicas(ctx)
-    yield from _start_partitions(ctx)
+    partitions = ctx.all_partitions()
+    yield from _start_replicas(ctx, partitions)
+    yield from _start_partitions(ctx, partitions)
     ctx.journal.info(f"Ready to serve as the new controller with epoch {ctx.epoch}")
     started = yield from on_zk_reassignment(ctx, ZkPartitionReassignment())
     yield from partition_moves.resume(ctx, without=started)
@@ -198,28 +199,31 @@ def _queue_deletions(ctx: ControllerContext, asked: list[str]) -> Steps[None]:
     deletion.mark_ineligible(ctx, ctx.topics_changing_hands(), "topic resize in progress")
 
 
-def _start_replicas(ctx: ControllerContext) -> Steps[None]:
+def _start_replicas(ctx: ControllerContext, partitions: list[TopicPartition]) -> Steps[None]:
     """Those that are up are found online, and their brokers are told again what they host."""
     batch = RequestBatch(ctx)
     offline: list[TopicPartitionReplica] = []
-    for tp in ctx.all_partitions():
-        is_led = tp in ctx.leadership
+    for tp in partitions:
+        topic, partition = tp
+        online: list[int] = []
+        is_online = ctx.online_check(tp)
         for broker_id in ctx.assignment(tp).replicas:
-            replica = TopicPartitionReplica(tp.topic, tp.partition, broker_id)
-            if ctx.is_online(broker_id, tp):
+            replica = TopicPartitionReplica(topic, partition, broker_id)
+            if is_online(broker_id):
                 ctx.put_replica_state(replica, ReplicaState.ONLINE)
-                if is_led:
-                    batch.add_leader_and_isr([broker_id], tp, is_new=False)
+                online.append(broker_id)
             else:
                 # So that a deletion does not wait for an answer that cannot come.
                 ctx.put_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
                 offline.append(replica)
+        if online and tp in ctx.leadership:
+            batch.add_leader_and_isr(online, tp, is_new=False)
     yield from batch.send()
     yield from replica_machine.to_offline(ctx, offline, just_read=True)
 
 
-def _start_partitions(ctx: ControllerContext) -> Steps[None]:
-    for tp in ctx.all_partitions():
+def _start_partitions(ctx: ControllerContext, partitions: list[TopicPartition]) -> Steps[None]:
+    for tp in partitions:
         state = ctx.leadership.get(tp)
         if state is None:
             ctx.put_partition_state(tp, PartitionState.NEW)
