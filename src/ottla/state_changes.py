@@ -61,7 +61,7 @@ class StateChangeLines:
             self.flush()
         self._level = level
         self._lines += lines
-        if level >= logging.WARNING:
+        if level >= logging.WARNING or len(self._lines) > MAX_WAITING_LINES:
             self.flush()
 
     def flush(self) -> None:

@@ -27,6 +27,18 @@ def test_nothing_waits_without_a_bound(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.records[-1].getMessage() == str(MAX_WAITING_LINES)
 
 
+def test_many_lines_wait_together_and_errors_do_not(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(TRACE, LOGGER_NAME)
+    lines = StateChangeLines()
+    lines.add(TRACE, "a")
+    lines.add_all(TRACE, ["b", "c\nforged", "d"])
+    assert caplog.records == []
+    lines.add_all(logging.ERROR, ["e", "f"])
+    assert [record.getMessage() for record in caplog.records] == ["a\nb\nc\\nforged\nd", "e\nf"]
+    lines.add_all(TRACE, [str(number) for number in range(MAX_WAITING_LINES + 1)])
+    assert len(caplog.records) == 3
+
+
 def test_no_lines_no_record(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER_NAME)
     write_lines(logging.INFO, [])

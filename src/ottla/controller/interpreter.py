@@ -58,7 +58,7 @@ MAX_OPS_PER_MULTI = 100
 # ZooKeeper refuses packets above 1 MiB (jute.maxbuffer).
 MAX_BYTES_PER_MULTI = 512 * 1024
 MAX_IN_FLIGHT = 1_000
-# Twice as many are on their way: the store answers some while the next are asked for.
+# Up to twice as many are on their way: the store answers some while the next are asked for.
 READS_AHEAD = MAX_IN_FLIGHT // 2
 # Together longer than any session lives without a connection, so that expiry is seen first.
 MAX_ATTEMPTS = 60

@@ -12,7 +12,7 @@ from ottla.controller.channels import ChannelManager
 from ottla.controller.events import AlterIsr, BrokerChange, PartitionModifications, TopicChange
 from ottla.controller.interpreter import ControllerMovedError, Interpreter, StoreUnavailableError
 from ottla.controller.queue import EventQueue
-from ottla.controller.steps import ControlRequest, Steps, write
+from ottla.controller.steps import ControlRequest, Steps, get_paths, write
 from ottla.errors import KafkaError
 from ottla.metadata.store import (
     BadVersionError,
@@ -23,6 +23,7 @@ from ottla.metadata.store import (
     NoNodeError,
     Op,
     OpResult,
+    SessionExpiredError,
     SetData,
 )
 from ottla.wire import messages as m
@@ -35,6 +36,18 @@ class FlakyStore(EmbeddedStore):
 
     lose_before = 0
     lose_after = 0
+    lose_gets = 0
+    refuses_gets = False
+    gets = 0
+
+    async def get(self, path: str, watch: Any = None) -> Any:
+        self.gets += 1
+        if self.refuses_gets:
+            raise SessionExpiredError(path)
+        if self.lose_gets:
+            self.lose_gets -= 1
+            raise ConnectionLossError(path)
+        return await super().get(path, watch)
 
     async def multi(self, ops: Any) -> list[OpResult]:
         if self.lose_before:
@@ -115,6 +128,30 @@ async def test_a_real_refusal_after_a_loss_stays_one(store: FlakyStore) -> None:
     store.lose_before = 1
     results = await make(store).run(writing(Create("/theirs", b"x"), Create("/mine", b"x")))
     assert errors(results) == [NodeExistsError, None]
+
+
+async def test_reads_are_answered_in_the_order_they_were_asked_in(
+    store: FlakyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreter_module, "READS_AHEAD", 3)
+    for number in (0, 1, 2, 4, 6, 7, 8):
+        await store.create(f"/n{number}", b"%d" % number)
+    store.lose_gets = 2
+    for count in (1, 3, 4, 6, 10):
+        nodes = await make(store).run(get_paths([f"/n{number}" for number in range(count)]))
+        found = [None if node is None else node.data for node in nodes]
+        expected = {3: None, 5: None, 9: None}
+        assert found == [expected.get(number, b"%d" % number) for number in range(count)]
+
+
+async def test_reads_that_nobody_waits_for_are_left(
+    store: FlakyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreter_module, "READS_AHEAD", 2)
+    store.refuses_gets = True
+    with pytest.raises(SessionExpiredError):
+        await make(store).run(get_paths([f"/n{number}" for number in range(7)]))
+    assert store.gets == 1
 
 
 async def test_retries_end(store: FlakyStore, monkeypatch: pytest.MonkeyPatch) -> None:
