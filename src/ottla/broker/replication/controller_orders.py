@@ -156,7 +156,7 @@ class ControllerOrders:
             log.is_stray = False
         if partition is not None and state.leader_epoch <= partition.leader_epoch:
             if log is not None and log.topic_id == ZERO_TOPIC_ID != order.topic_id:
-                log.assign_topic_id(order.topic_id)
+                self._logs.ids.assign(log, order.topic_id)
             asked, current = state.leader_epoch, partition.leader_epoch
             self.log.fenced("LeaderAndIsr request", sender, tp, asked, current)
             return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -192,7 +192,7 @@ class ControllerOrders:
             if log.topic_id == ZERO_TOPIC_ID != order.topic_id:
                 self._distrust(log, order.state.leader)
         if log.topic_id == ZERO_TOPIC_ID != order.topic_id:
-            log.assign_topic_id(order.topic_id)
+            self._logs.ids.assign(log, order.topic_id)
         return log
 
     def _distrust(self, log: Log, leader: int) -> None:

@@ -135,10 +135,7 @@ class Log:
         log = cls(runtime, open_files, tp, folder, settings)
         log.segments.start_unmade(settings.index_interval_bytes, log.last_flush_ms)
         if topic_id != ZERO_TOPIC_ID:
-            if shares_id_file:
-                log.topic_id = log.side_files.shared_id = topic_id
-            else:
-                log.assign_topic_id(topic_id)
+            log.assign_topic_id(topic_id, is_shared=shares_id_file)
         return log
 
     def use_settings(self, settings: LogConfig) -> None:
@@ -167,6 +164,8 @@ class Log:
             raise InvariantViolated(
                 f"{self.tp}: a segment at {base_offset} cannot follow {active.base_offset}"
             )
+        if active.is_unmade:
+            self.side_files.secure_id()
         active.seal()
         # A follower's next batch may leave a gap; the snapshot belongs to the new segment's base.
         self.producers.map_end_offset = base_offset
@@ -235,6 +234,8 @@ class Log:
         if plan is None:
             return []
         used, places, base_offsets, end_offset, idempotent = plan
+        if active.is_unmade:
+            self.side_files.secure_id()
         active.append(used, places)
         self.epochs.assign(leader_epoch, base_offsets[0])
         if idempotent is not None:
@@ -268,6 +269,8 @@ class Log:
             # may have left, for a hole.
             is_near = last_offset - self.end_offset <= MAX_RELATIVE_OFFSET
             active = self.roll(self.end_offset if is_near else first_offset)
+        if active.is_unmade:
+            self.side_files.secure_id()
         active.append((data,), places)
         for view, header in batches:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -373,11 +376,15 @@ class Log:
         """This broker leads from here on with that epoch."""
         self.epochs.assign(leader_epoch, self.end_offset)
 
-    def assign_topic_id(self, topic_id: TopicId) -> None:
+    def assign_topic_id(self, topic_id: TopicId, *, is_shared: bool = False) -> None:
+        """`is_shared`: the data folder's file for small logs has it, and that is enough for now."""
         if self.topic_id not in (ZERO_TOPIC_ID, topic_id):
             raise InvariantViolated(f"{self.tp} has a topic id already")
         self.topic_id = topic_id
-        self.side_files.write_topic_id(topic_id)
+        if is_shared:
+            self.side_files.shared_id = topic_id
+        else:
+            self.side_files.write_topic_id(topic_id)
 
     # --- truncation -------------------------------------------------------------------------
 
@@ -402,6 +409,8 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> list[Path]:
         """Drops all records; the log is empty from `offset` on."""
+        if self.active.is_unmade:
+            self.side_files.secure_id()
         removed = self.drop_segments(0, len(self.segments))
         self.segments.start(offset, self.settings.index_interval_bytes)
         self.start_offset = offset

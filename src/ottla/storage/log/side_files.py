@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ottla.runtime import Disk
@@ -22,7 +22,7 @@ class SideFiles:
     """`unsynced` are those written without fsync, and transaction indexes; the log's next flush
     syncs them."""
 
-    __slots__ = ("_disk", "folder", "shared_id", "unsynced")
+    __slots__ = ("_disk", "folder", "on_first_record", "shared_id", "unsynced")
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk
@@ -30,6 +30,8 @@ class SideFiles:
         self.unsynced: set[Path] = set()
         # The topic id, as long as only the data folder's file for all small logs has it.
         self.shared_id: TopicId | None = None
+        # Makes what that file says durable; raises OSError.
+        self.on_first_record: Callable[[], None] | None = None
 
     def write_topic_id(self, topic_id: TopicId) -> None:
         self._write(
@@ -42,6 +44,12 @@ class SideFiles:
         """The folder tells whose it is, wherever it goes; synced with the next flush."""
         if self.shared_id is not None:
             self.write_topic_id(self.shared_id)
+
+    def secure_id(self) -> None:
+        """Before a log's first record: a power cut that takes the id must not leave records, of
+        which nobody could tell whose they are. Raises OSError."""
+        if self.shared_id is not None and self.on_first_record is not None:
+            self.on_first_record()
 
     def read_topic_id(self) -> TopicId:
         """Zeros where it is not known."""

@@ -24,7 +24,7 @@ from ottla.storage.manager.folder_names import (
 from ottla.storage.manager.shared_ids import SharedIds
 from ottla.storage.segment.open_files import OpenFiles
 from ottla.topics.configs import LogConfig
-from ottla.types import ZERO_TOPIC_ID, TopicPartition
+from ottla.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +49,8 @@ class DataDir:
         self.offline: str | None = None
         self.log_count = 0
         self.shared_ids = SharedIds(runtime.disk, path)
+        # One object for all logs of the folder.
+        self.secure_ids = self.shared_ids.make_durable
         self._writing = threading.Lock()
         self._order = 0
         # The `order` of what each checkpoint holds.
@@ -129,10 +131,23 @@ class DataDir:
         self.log_count = len(found.logs)
         named = {*recovery_points, *starts, *watermarks, *cleaned}
         self.gone = dict.fromkeys(named.difference(log.tp for log in found.logs), self.order())
-        self.shared_ids.keep(
-            {str(log.tp): id for log in found.logs if (id := log.side_files.shared_id) is not None}
-        )
+        self._keep_ids(found.logs, shared_ids, clean=clean)
         return found
+
+    def _keep_ids(
+        self, logs: Iterable[Log], shared_ids: Mapping[str, TopicId], *, clean: bool
+    ) -> None:
+        """Lines of logs that have no id of their own. After a kill also of those that have: their
+        files may not be on disk yet."""
+        kept = {str(log.tp): id for log in logs if (id := log.side_files.shared_id) is not None}
+        if not clean:
+            kept |= {
+                str(log.tp): log.topic_id
+                for log in logs
+                if shared_ids.get(str(log.tp)) == log.topic_id
+            }
+        self.shared_ids.keep(kept)
+        self.shared_ids.make_durable()
 
     def forget(self, tp: TopicPartition) -> None:
         """Its log is not here any more; `write_all` has to follow before another gets its name."""

@@ -23,6 +23,7 @@ from ottla.storage.manager.data_dir import DataDir
 from ottla.storage.manager.data_dirs import DataDirs
 from ottla.storage.manager.flusher import Flusher
 from ottla.storage.manager.housekeeping import Housekeeping
+from ottla.storage.manager.id_syncs import IdSyncs
 from ottla.storage.manager.log_table import LogTable
 from ottla.storage.manager.removals import FolderListener, Removals, no_listener, place_of
 from ottla.storage.manager.renamed_logs import RenamedLogs
@@ -50,10 +51,10 @@ class NoUsableDir(OttlaError):
 class LogManager:
     """Makes, deletes and moves logs, and starts and stops their regular work.
 
-    Its parts are for everyone: `dirs` knows which folders can be used, `flusher` and `checkpoints`
-    write to them, `removals` are files that wait for their end, `strays` logs that wait for a
-    person, `trash` logs that may be wanted back, `renamed` finds logs by the ids of their topics,
-    `cleaner` compacts.
+    Its parts are for everyone: `dirs` knows which folders can be used, `ids` tells them whose logs
+    are new, `flusher` and `checkpoints` write to them, `removals` are files that wait for their
+    end, `strays` logs that wait for a person, `trash` logs that may be wanted back, `renamed` finds
+    logs by the ids of their topics, `cleaner` compacts.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class LogManager:
         self._on_folder: FolderListener = no_listener
         self._table = table = LogTable()
         self.dirs = DataDirs(runtime, config.log_dirs, table)
+        self.ids = IdSyncs(runtime, self.dirs)
         self.removals = Removals(runtime, self.dirs, self._open_files)
         self.strays = Strays(runtime, self.dirs)
         self.trash = Trash(runtime, self.dirs)
@@ -126,7 +128,8 @@ class LogManager:
         if not self.dirs.online():
             raise NoUsableDir("none of the folders in log.dirs can be used")
         for log in self._table.logs():
-            log.on_roll = self.flusher.flush_soon
+            self._enter(log)
+        self._tasks.spawn(self.ids.run())
         self._tasks.spawn(self.housekeeping.run())
         self._tasks.spawn(self.housekeeping.compact())
 
@@ -213,6 +216,7 @@ class LogManager:
                 continue
             data_dir.log_count += 1
             self._created([log])
+            self.ids.soon()
             return log
         tried = ", ".join(str(data_dir.path) for data_dir in self.dirs)
         text = f"No log directories available. Tried {tried}"
@@ -243,6 +247,7 @@ class LogManager:
 
     def _enter(self, log: Log) -> Log:
         log.on_roll = self.flusher.flush_soon
+        log.side_files.on_first_record = self.dirs[log.data_dir].secure_ids
         self._table.enter(log)
         return log
 
@@ -282,6 +287,7 @@ class LogManager:
             for data_dir in self.dirs:
                 here = {str(tp): wanted[tp] for place, tp in plans if place is data_dir}
                 data_dir.shared_ids.add(here)
+                data_dir.secure_ids()
             for data_dir, tp in plans:
                 made.append(self._create(data_dir, tp, wanted[tp]))
 
@@ -384,6 +390,8 @@ class LogManager:
         try:
             copy.release()
             self._forget_namesake(self.dirs[copy.data_dir], tp)
+            self.dirs[copy.data_dir].shared_ids.add({str(tp): copy.topic_id})
+            self.dirs[copy.data_dir].secure_ids()
             self._runtime.disk.rename(copy.folder, target)
             # A power cut must not take this name back and leave the log set aside.
             self._runtime.disk.sync_dir(copy.data_dir)

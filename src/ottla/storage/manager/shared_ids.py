@@ -2,7 +2,8 @@
 
 Making a file costs more than all else that is done for a new log, so `partition.metadata` is made
 with a log's first flush. Until then its id stands here, in a line of its own that is appended
-before the log's folder is made. A `partition.metadata` in the folder always counts more.
+before the log's folder is made and is on disk before the log's first record. A `partition.metadata`
+in the folder always counts more.
 
     ottla-topic-ids 1
     <CRC-32 of the rest of the line> <topic id> <name of the log's folder>
@@ -76,7 +77,9 @@ class SharedIds:
         self._ids: dict[str, TopicId] = {}
         self._lines = 1  # in the file, with its head
         self._is_there = False
-        self._is_synced = True
+        self._is_synced = self._is_name_synced = True
+        # How often something was written: a sync speaks of what was there when it began.
+        self._changes = 0
 
     def load(self) -> dict[str, TopicId]:
         """What the file says. `keep` has to follow."""
@@ -86,6 +89,8 @@ class SharedIds:
             return {}
         self._ids, damaged = decode(data)
         self._is_there = True
+        # A killed process leaves what the next one reads, and a power cut may still take it back.
+        self._is_synced = self._is_name_synced = False
         self._lines = data.count(b"\n")
         if damaged:
             logger.warning("%s: %d damaged lines are left out", self._path, damaged)
@@ -105,7 +110,7 @@ class SharedIds:
                 self._rewrite()
 
     def add(self, ids: Mapping[str, TopicId]) -> None:
-        """Of logs whose folders are about to be made; not synced."""
+        """Of logs whose folders are about to be made; not synced: see `make_durable`."""
         with self._lock:
             # Zeros have to be told only where something else was.
             new = {name: id for name, id in ids.items() if id != self._ids.get(name, ZERO_TOPIC_ID)}
@@ -121,8 +126,31 @@ class SharedIds:
             finally:
                 file.close()
             self._ids.update(new)
-            self._is_there, self._is_synced = True, False
+            if not self._is_there:
+                self._is_there, self._is_name_synced = True, False
+            self._is_synced = False
+            self._changes += 1
             self._lines = lines + len(new)
+
+    def make_durable(self) -> None:
+        """What was added so far: no power cut takes it back. Others may add meanwhile."""
+        if self._is_synced and self._is_name_synced:
+            return
+        with self._lock:
+            if self._is_synced and self._is_name_synced:
+                return
+            seen = self._changes
+            file = self._disk.open(self._path, create=False)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        if not self._is_name_synced:
+            self._disk.sync_dir(self._path.parent)
+        with self._lock:
+            self._is_name_synced = True
+            if self._changes == seen:
+                self._is_synced = True
 
     def drop(self, name: str) -> None:
         """A folder that has its own id now or another name. The file still has the line: see
@@ -139,5 +167,6 @@ class SharedIds:
     def _rewrite(self) -> None:
         self._ids = {name: id for name, id in self._ids.items() if id != ZERO_TOPIC_ID}
         self._disk.write_atomically(self._path, _HEAD + encode_lines(self._ids))
-        self._is_there = self._is_synced = True
+        self._is_there = self._is_synced = self._is_name_synced = True
+        self._changes += 1
         self._lines = len(self._ids) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from ottla.storage.manager.shared_ids import FILE_NAME, SharedIds, decode
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from tests.support.storage.log_helpers import START_MS, batch
 from tests.support.storage.log_managers import TOPIC_ID, manager
+from tests.support.zk.polling import until
 
 A, B = TopicPartition("a", 0), TopicPartition("b.c_d-e", 7)
 OTHER_ID = bytes(range(16, 32))
@@ -248,7 +250,8 @@ async def test_many_logs_are_one_append_and_one_folder_each(tmp_path: Path) -> N
     disk.opened = 0
     wanted = {TopicPartition("many", number): TOPIC_ID for number in range(300)}
     await logs.create_ahead(wanted)
-    assert disk.opened == 1 and len(names_like(tmp_path, "many-*")) == 300
+    # To append all lines, and to sync them.
+    assert disk.opened == 2 and len(names_like(tmp_path, "many-*")) == 300
     await logs.shutdown()
     logs = await restarted(tmp_path)
     assert ids_of(logs) == wanted and not (tmp_path / NOTES).exists()
@@ -302,4 +305,62 @@ async def test_after_a_power_cut_no_log_has_the_id_of_its_namesake(seed: int) ->
     found = ids_of(logs)
     # What was flushed is known for sure; of what was not, at worst nothing is known.
     assert found[B] == OTHER_ID and found[A] in (OTHER_ID, ZERO_TOPIC_ID)
+    await logs.shutdown()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+async def test_no_power_cut_leaves_records_without_an_id(seed: int, is_killed: bool) -> None:
+    """Not even where the broker was killed and started again before: what a process reads need not
+    be on the disk."""
+    host = SimDisk(str(seed), lambda: START_MS)
+    folder = Path("/data")
+    is_on = True
+    disk = ProcessDisk(host, lambda: is_on)
+    logs = manager(folder, disk=disk)
+    await logs.start()
+    disk.sync_dir(Path("/"))
+    logs.get_or_create(A, topic_id=TOPIC_ID)
+    # Nobody knew whose this one was, until an order told.
+    nameless = logs.get_or_create(B)
+    logs.ids.assign(nameless, OTHER_ID)
+    if is_killed:
+        await killed(logs)
+        logs = manager(folder, disk=disk)
+        await logs.start()
+    logs.get_or_create(A).append_as_leader(batch(1), 0)
+    # A follower's log that begins where the leader's does.
+    logs.get_or_create(B).truncate_fully_and_start_at(5)
+    logs.get_or_create(B).append_as_leader(batch(1), 0)
+    for path in (folder, folder / str(A), folder / str(B)):
+        disk.sync_dir(path)
+    host.power_cut()
+    is_on = False
+    await killed(logs)
+    logs = manager(folder, disk=ProcessDisk(host, lambda: True))
+    await logs.start()
+    assert ids_of(logs) == {A: TOPIC_ID, B: OTHER_ID}
+    await logs.shutdown()
+
+
+async def test_a_new_log_is_secured_while_it_waits_for_its_first_record(tmp_path: Path) -> None:
+    class SyncingDisk(SystemDisk):
+        synced = 0
+
+        def open(self, path: Path, *, create: bool = True) -> File:
+            if path.name == FILE_NAME and not create:
+                self.synced += 1
+            return super().open(path, create=create)
+
+    disk = SyncingDisk()
+    logs = manager(tmp_path, disk=disk)
+    await logs.start()
+    for number in range(20):
+        logs.get_or_create(TopicPartition("few", number), topic_id=TOPIC_ID)
+    await until(lambda: disk.synced)
+    await asyncio.sleep(0.05)
+    # One for all of them, and none when the records come.
+    for log in list(logs.logs()):
+        log.append_as_leader(batch(1), 0)
+    assert disk.synced == 1
     await logs.shutdown()
