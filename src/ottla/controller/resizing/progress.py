@@ -488,7 +488,7 @@ def abort(ctx: ControllerContext, event: AbortResize) -> Steps[KafkaError | None
 
 def _undo(ctx: ControllerContext, resize: Resize, reason: str) -> Steps[None]:
     known = resize.stored
-    yield from stored.delete_shadow(ctx, known)
+    yield from stored.delete_shadow(known)
     yield from stored.forget(known)
     del ctx.resizes[known.topic_id]
     resize.asked.clear()

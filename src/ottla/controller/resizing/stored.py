@@ -75,8 +75,9 @@ def forget(resize: StoredResize) -> Steps[None]:
     yield from sure([Delete(ResizeZnode.path(resize.topic_id), ANY_VERSION)])
 
 
-def delete_shadow(ctx: ControllerContext, resize: StoredResize) -> Steps[None]:
-    if resize.shadow in ctx.topics:
+def delete_shadow(resize: StoredResize) -> Steps[None]:
+    """The store is asked, since a shadow that is only just made may not be known here yet."""
+    if (yield from get_paths([TopicZnode.path(resize.shadow)]))[0] is not None:
         yield from sure([Create(DeleteTopicZnode.path(resize.shadow))])
 
 
