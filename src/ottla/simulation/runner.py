@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.simulation.cluster import SimCluster
 from ottla.simulation.convergence import problems
+from ottla.simulation.crowd import Crowd
 from ottla.simulation.data import Data
 from ottla.simulation.faults import Faults
 from ottla.simulation.history import History
@@ -87,7 +88,9 @@ class _Run:
             brokers=scenario.brokers,
             config=scenario.config,
             snapshot_after_bytes=scenario.snapshot_after_bytes,
+            sockets=scenario.sockets,
         )
+        self.crowd = Crowd(self.cluster, scenario.crowd, self._seed)
         make = ResizeData if scenario.data.resizers else Data
         self.data = make(self.cluster, scenario.data, self._seed)
         self.converged_s = 0.0
@@ -120,6 +123,7 @@ class _Run:
             await asyncio.sleep(_LOOK_S)
             self.history.look_at(self.cluster.nodes.values())
             self.data.look_at(self.cluster.nodes.values())
+            self.crowd.look_at()
 
     async def _story(self) -> None:
         cluster = self.cluster
@@ -129,14 +133,17 @@ class _Run:
         await self._until(lambda: len(cluster.nodes) == len(cluster.broker_ids), _START_S, "start")
         names = [f"client-{number}" for number in range(self._scenario.workload.clients)]
         await self.data.start(self.expected)
+        await self.crowd.start(self.expected)
         clients = [self.loop.create_task(self._client(name)) for name in names]
-        hosts = names + self.data.client_names
+        hosts = names + self.data.client_names + self.crowd.hosts
         promise = self.data if self.data.stage.topics else None
         await Faults(cluster, self._scenario.faults, self._seed, hosts, promise).run()
         self._make_peace()
         self.data.end()
         await self._until(
-            lambda: self.data.is_written and all(task.done() for task in clients),
+            lambda: (
+                self.data.is_written and self.crowd.is_done and all(task.done() for task in clients)
+            ),
             WORKLOAD_S,
             "workload",
         )
