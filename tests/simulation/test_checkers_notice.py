@@ -12,9 +12,11 @@ import pytest
 from ottla import accepting
 from ottla.broker.admin.resize_fences import ResizeFences
 from ottla.broker.fetching import reads
+from ottla.broker.network import shared_appends
 from ottla.broker.network.connection import ClientConnection
 from ottla.broker.network.intake import Intake
 from ottla.broker.replication import stale_logs
+from ottla.broker.replication.append import Appends
 from ottla.broker.replication.log_verdicts import Verdict
 from ottla.broker.replication.partition import Partition
 from ottla.controller import election, replica_states
@@ -250,6 +252,29 @@ def test_a_broker_that_serves_some_more_often_than_others(
 
     monkeypatch.setattr(ClientConnection, "buffer_updated", reluctant)
     assert _is_noticed("crowd", " answers to crowd-")
+
+
+def test_a_crowd_that_is_told_of_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = shared_appends.answer_to
+
+    def mixed_up(*arguments: Any) -> Any:
+        *others, (base, end, time_ms) = arguments
+        return original(*others, (base ^ 1, end, time_ms))
+
+    monkeypatch.setattr(shared_appends, "answer_to", mixed_up)
+    assert _is_noticed("crowd", "; crowd-")
+
+
+def test_a_crowd_whose_records_are_appended_in_another_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = Appends.append_plain
+
+    def reversing(self: Appends, partition: Any, log: Any, batches: Any, acks: int) -> Any:
+        return original(self, partition, log, batches[::-1], acks)
+
+    monkeypatch.setattr(Appends, "append_plain", reversing)
+    assert _is_noticed("crowd", " records of the crowd are not where they should be")
 
 
 def test_a_client_that_is_never_answered(monkeypatch: pytest.MonkeyPatch) -> None:

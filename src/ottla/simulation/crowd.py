@@ -3,21 +3,27 @@
 What must hold while nothing disturbs the brokers or the way to them:
 - whoever comes has its first answer soon, and every other answer;
 - those who are there at the same time have about as many answers as each other.
+And always: an answer names a place that no other one names, and in the end the client's record is
+there. (Requests that are read in one round are appended together and answered together.)
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.client.admin.client import Admin
 from ottla.client.admin.types import NewTopic, raise_first_error
 from ottla.errors import ErrorCode
 from ottla.simulation.cluster import BROKER_PORT
+from ottla.simulation.data import committed_batches
 from ottla.simulation.stage import EXPECTED
 from ottla.simulation.workload import Topic
+from ottla.types import TopicPartition
 from ottla.wire import messages as m
+from ottla.wire import records
 from ottla.wire.framing import FrameReader, decode_response_header, encode_request
 from ottla.wire.records import Record, build_batch
 
@@ -56,6 +62,8 @@ class Crowd:
         self._window_since = 0.0
         self._answers_then: list[int] | None = None
         self._is_measured = not plan.clients
+        # Of each broker: offset -> whose record is there.
+        self._places: dict[int, dict[int, str]] = {}
 
     @property
     def hosts(self) -> list[str]:
@@ -86,6 +94,45 @@ class Crowd:
         if self._is_measured and all(client.answers for client in self.clients):
             self.is_over = True
         return self.is_over
+
+    def answered(self, client: CrowdClient, frame: memoryview) -> None:
+        history, answer = self.cluster.history, _decode(frame)
+        code, offset = ErrorCode(answer.error_code), answer.base_offset
+        if code is not ErrorCode.NONE:
+            if code not in EXPECTED:
+                history.violated(f"{client.name} was told {code.name}")
+            return
+        places = self._places.setdefault(client.broker_id, {})
+        before = places.setdefault(offset, client.name)
+        if before != client.name or offset <= client.last_offset:
+            history.violated(
+                f"{client.name} was told offset {offset} of broker-{client.broker_id} after "
+                f"{client.last_offset}; {before} was given that"
+            )
+        client.last_offset = offset
+
+    def problems(self) -> Iterator[str]:
+        """Once the crowd has gone: partitions that are not back. In those that are, every record is
+        where the answer said, now or never."""
+        for broker_id in self.cluster.broker_ids if self._places else ():
+            node = self.cluster.nodes.get(broker_id)
+            tp = TopicPartition(_TOPIC, broker_id)
+            partition = None if node is None else node.parts.replica_manager.partitions.get(tp)
+            if partition is None or partition.log is None:
+                yield f"{tp} is not at broker-{broker_id}"
+                continue
+            missing = self._places.pop(broker_id, {})
+            for _, data in committed_batches(partition.log, 0):
+                for _, batch in records.iter_batches(data):
+                    for record in records.iter_records(batch):
+                        if missing.get(record.offset, "").encode() == record.value:
+                            del missing[record.offset]
+            if missing:
+                [(offset, name), *_] = missing.items()
+                self.cluster.history.violated(
+                    f"{len(missing)} records of the crowd are not where they should be, first that "
+                    f"of {name} at {tp} offset {offset}"
+                )
 
     # what a look from outside shows
 
@@ -165,6 +212,7 @@ class CrowdClient(asyncio.Protocol):
         self.broker_id = broker_id
         # On all connections, and on this one.
         self.answers = self.answers_here = 0
+        self.last_offset = -1
         # When it came for this connection.
         self.since = 0.0
         # Since when it has had something to wait for.
@@ -212,9 +260,7 @@ class CrowdClient(asyncio.Protocol):
             crowd.cluster.trace.add("crowd", text)
         self.answers += 1
         self.answers_here += 1
-        code = _error_code(frame)
-        if code not in EXPECTED and code is not ErrorCode.NONE:
-            crowd.cluster.history.violated(f"{self.name} was told {code.name}")
+        crowd.answered(self, frame)
         if self._transport is None:
             return
         if crowd.is_over:
@@ -243,7 +289,7 @@ def _produce(partition: int, client_id: str, now_ms: int) -> bytes:
     return b"".join(encode_request(request, _VERSION, 7, client_id))
 
 
-def _error_code(frame: memoryview) -> ErrorCode:
+def _decode(frame: memoryview) -> Any:
     _, position = decode_response_header(frame, m.ProduceResponse.API_KEY, _VERSION)
     answer, _ = m.ProduceResponse.decode(frame, _VERSION, position)
-    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+    return answer.responses[0].partition_responses[0]

@@ -176,7 +176,11 @@ class _Run:
     async def _converge(self) -> None:
         ending = self.loop.time() + CONVERGENCE_S
         pause_s = 0.5
-        while found := [*problems(self.cluster, self.expected), *self.data.problems()]:
+        while found := [
+            *problems(self.cluster, self.expected),
+            *self.data.problems(),
+            *self.crowd.problems(),
+        ]:
             self.data.raise_failures()
             if self.loop.time() > ending:
                 for text in found:
