@@ -7,6 +7,7 @@ import gc
 import logging
 import time
 import traceback
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,7 +116,7 @@ class _Run:
             story.result()
         monitor.cancel()
         # What was never looked at shows now, while it is known who was alive.
-        gc.collect()
+        _collect()
         self.cluster.end()
 
     async def _monitor(self) -> None:
@@ -140,6 +141,7 @@ class _Run:
         await Faults(cluster, self._scenario.faults, self._seed, hosts, promise).run()
         self._make_peace()
         self.data.end()
+        self.crowd.end()
         await self._until(
             lambda: (
                 self.data.is_written and self.crowd.is_done and all(task.done() for task in clients)
@@ -190,6 +192,13 @@ class _Run:
             pause_s = min(2.0, pause_s * 1.5)
 
 
+def _collect() -> None:
+    with warnings.catch_warnings():
+        # A killed process leaves coroutines that it had no time to begin.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        gc.collect()
+
+
 def run_seed(scenario: Scenario, seed: int, *, keep_trace: bool = False) -> Result:
     """One seed from start to end; never raises for what the simulated cluster does."""
     begun = time.perf_counter()
@@ -211,7 +220,7 @@ def run_seed(scenario: Scenario, seed: int, *, keep_trace: bool = False) -> Resu
     except SimulationStuck as error:
         one.history.violated(str(error))
     finally:
-        gc.collect()
+        _collect()
         if collecting:
             gc.enable()
         for logger, (level, propagate) in zip(loggers, before, strict=True):
