@@ -227,6 +227,11 @@ def test_one_newcomer_per_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> N
     assert _is_noticed("crowd", " for its first answer of ")
 
 
+def test_a_listener_with_a_short_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accepting, "BACKLOG", 5)
+    assert _is_noticed("crowd", " for its first answer of ")
+
+
 def test_connections_that_are_read_as_often_as_they_have_something(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
