@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
+from ottla import accepting
 from ottla.broker.admin.resize_fences import ResizeFences
 from ottla.broker.fetching import reads
+from ottla.broker.network import shared_appends
+from ottla.broker.network.connection import ClientConnection
+from ottla.broker.network.intake import Intake
 from ottla.broker.replication import stale_logs
+from ottla.broker.replication.append import Appends
 from ottla.broker.replication.log_verdicts import Verdict
 from ottla.broker.replication.partition import Partition
 from ottla.controller import election, replica_states
@@ -214,3 +219,75 @@ def test_members_that_go_on_where_they_were(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_shadow_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "delete_shadow", lambda *_: iter(()))
     assert _is_noticed("resizes", "shadows are left", first=2)
+
+
+def test_one_newcomer_per_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As libuv accepts them by itself."""
+    monkeypatch.setattr(accepting, "allowed_now", lambda _: 1)
+    assert _is_noticed("crowd", " for its first answer of ")
+
+
+def test_a_listener_with_a_short_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accepting, "BACKLOG", 5)
+    assert _is_noticed("crowd", " for its first answer of ")
+
+
+def test_connections_that_are_read_as_often_as_they_have_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def note_read(self: Intake, nbytes: int) -> bool:
+        self._reading.turn.begin(self._reading.loop)
+        return True
+
+    monkeypatch.setattr(Intake, "note_read", note_read)
+    assert _is_noticed("crowd", " for its first answer of ", first=2)
+
+
+def test_a_broker_that_serves_some_more_often_than_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = ClientConnection.buffer_updated
+    reason = 64
+
+    def reluctant(self: ClientConnection, nbytes: int) -> None:
+        original(self, nbytes)
+        if self._client_port % 5 == 0:
+            self.intake.pause(reason)
+            self.server.loop.call_later(0.25, self.intake.resume, reason)
+
+    monkeypatch.setattr(ClientConnection, "buffer_updated", reluctant)
+    assert _is_noticed("crowd", " answers to crowd-")
+
+
+def test_a_crowd_that_is_told_of_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = shared_appends.answer_to
+
+    def mixed_up(*arguments: Any) -> Any:
+        *others, (base, end, time_ms) = arguments
+        return original(*others, (base ^ 1, end, time_ms))
+
+    monkeypatch.setattr(shared_appends, "answer_to", mixed_up)
+    assert _is_noticed("crowd", "; crowd-")
+
+
+def test_a_crowd_whose_records_are_appended_in_another_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = Appends.append_plain
+
+    def reversing(self: Appends, partition: Any, log: Any, batches: Any, acks: int) -> Any:
+        return original(self, partition, log, batches[::-1], acks)
+
+    monkeypatch.setattr(Appends, "append_plain", reversing)
+    assert _is_noticed("crowd", " records of the crowd are not where they should be")
+
+
+def test_a_client_that_is_never_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, calls = ClientConnection.buffer_updated, itertools.count()
+
+    def deaf(self: ClientConnection, nbytes: int) -> None:
+        if next(calls) != 3000:
+            original(self, nbytes)
+
+    monkeypatch.setattr(ClientConnection, "buffer_updated", deaf)
+    assert _is_noticed("crowd", " for an answer of ")

@@ -37,7 +37,7 @@ def test_scenario(path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["chaos", "groups", "data_moves"])
+@pytest.mark.parametrize("name", ["chaos", "groups", "data_moves", "crowd"])
 def test_the_same_seed_gives_the_same_trace(tmp_path: Path, name: str) -> None:
     """Byte for byte, in processes of their own with string hashes of their own."""
     traces = []

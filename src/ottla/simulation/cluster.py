@@ -18,6 +18,7 @@ from ottla.simulation.loop import Process, SimulationLoop
 from ottla.simulation.network import HostNetwork, SimNetwork
 from ottla.simulation.store_memory import StoreMemory
 from ottla.simulation.trace import Trace
+from ottla.simulation.turns import Turns
 from ottla.zk.server.engine import Engine
 from ottla.zk.server.records import encode_record, iter_records
 from ottla.zk.server.server import ZooKeeperServer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.process.node import Node
     from ottla.simulation.history import History
+    from ottla.simulation.scenario import SocketPlan
 
 T = TypeVar("T")
 
@@ -98,12 +100,13 @@ class SimCluster:
         brokers: int,
         config: Mapping[str, str],
         snapshot_after_bytes: int,
+        sockets: SocketPlan | None = None,
     ) -> None:
         self.loop = loop
         self.trace = trace
         self.history = history
         self.clock = SimClock(loop)
-        self.network = SimNetwork(loop, seed, trace)
+        self.network = SimNetwork(loop, seed, trace, sockets)
         self.broker_ids = range(brokers)
         self.nodes: dict[int, Node] = {}
         self.engine: ObservedEngine | None = None
@@ -141,6 +144,10 @@ class SimCluster:
             raise InvariantViolated(f"{name} runs already")
         host.starts += 1
         process = host.process = Process(name)
+        sockets = self.network.sockets
+        if sockets is not None and name.startswith("broker-"):
+            life = f"{self._seed}/{name}/{host.starts}"
+            process.turns = Turns(self.loop, process, sockets, life)
         self.network.dark.discard(name)
         runtime = Runtime(
             self.clock,

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, ContextVar
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from ottla.errors import OttlaError
 
@@ -35,6 +35,35 @@ class SimulationStuck(OttlaError):
     """Nothing can ever happen any more, or the same instant never ends."""
 
 
+class ProcessTurns(Protocol):
+    """In which order a process does what it has to, and when: `turns.Turns`."""
+
+    # The only handle of the process that the loop runs itself.
+    next_step: asyncio.Handle | None
+
+    def add(self, handle: asyncio.Handle) -> None:
+        """A callback, timer or step of a task is ready."""
+
+    def readable(self, handle: asyncio.Handle) -> None:
+        """The kernel has something for the process; `handle` fetches it."""
+
+    def readable_at(self, when: float, handle: asyncio.Handle) -> asyncio.TimerHandle:
+        """It will have it then."""
+
+
+class Readable(Protocol):
+    """What `add_reader` takes here instead of a descriptor: a `sockets.ListeningSocket`."""
+
+    def watch(self, callback: Callable[..., object], *args: Any) -> None: ...
+    def unwatch(self) -> bool: ...
+
+
+class Accepted(Protocol):
+    """What its `accept` gives: a `transport.SimTransport`."""
+
+    def accept(self, factory: Callable[[], asyncio.BaseProtocol], /) -> None: ...
+
+
 class Process:
     """What runs on a host from one start to its end. `loop` skips or holds its callbacks."""
 
@@ -42,6 +71,8 @@ class Process:
         self.name = name
         self.alive = True
         self.held: deque[asyncio.Handle] | None = None
+        # Where its work takes time; without them everything is done at once.
+        self.turns: ProcessTurns | None = None
         self.context = Context()
         self.context.run(_current.set, self)
 
@@ -94,6 +125,8 @@ class SimulationLoop(base_events.BaseEventLoop):
         super().__init__()
         self._random = random.Random(f"{seed}/loop")
         self._now = 0.0
+        # Of the time that the process which runs now takes for what it does.
+        self._spent = 0.0
         self._numbers = 0
         self._tasks: dict[_Task[Any], None] = {}
         self._callbacks_now = 0
@@ -103,7 +136,16 @@ class SimulationLoop(base_events.BaseEventLoop):
     # time
 
     def time(self) -> float:
-        return self._now
+        return self._now + self._spent
+
+    def spend(self, seconds: float) -> None:
+        """For the process that runs now it is later from here on."""
+        self._spent += seconds
+
+    def rest(self) -> float:
+        """Its work is done; when that was."""
+        ended, self._spent = self.time(), 0.0
+        return ended
 
     def _run_once(self) -> None:
         """One turn: timers that are due, then everything that was ready when it began."""
@@ -135,6 +177,9 @@ class SimulationLoop(base_events.BaseEventLoop):
                 return
             if process.held is not None:
                 process.held.append(handle)
+                return
+            if process.turns is not None and handle is not process.turns.next_step:
+                process.turns.add(handle)
                 return
         handle._run()
 
@@ -169,6 +214,22 @@ class SimulationLoop(base_events.BaseEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         self._numbers += 1
         return _Future(self._numbers, self)
+
+    def add_reader(  # type: ignore[override]
+        self, listening: Readable, callback: Callable[..., object], *args: Any
+    ) -> None:
+        listening.watch(callback, *args)
+
+    def remove_reader(self, listening: Readable) -> bool:  # type: ignore[override]
+        return listening.unwatch()
+
+    async def connect_accepted_socket(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        accepted: Accepted,
+        **_options: Any,
+    ) -> None:
+        accepted.accept(protocol_factory)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., T], *args: Any

@@ -14,10 +14,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.simulation.links import Links
+from ottla.simulation.sockets import AcceptingServer, ListeningSocket
 from ottla.simulation.transport import SimTransport
 
 if TYPE_CHECKING:
+    from ottla.runtime import Server
     from ottla.simulation.loop import Process, SimulationLoop
+    from ottla.simulation.scenario import SocketPlan
     from ottla.simulation.trace import Trace
 
 # Linux sends its SYN six times, at doubled distances, before it gives up.
@@ -26,7 +29,9 @@ _FIRST_EPHEMERAL_PORT = 32_768
 
 
 class SimServer:
-    """A listening socket of a process."""
+    """A listening socket of a process that accepts everybody at once."""
+
+    is_full = False
 
     def __init__(
         self, network: SimNetwork, address: tuple[str, int], process: Process, factory: Factory
@@ -40,6 +45,12 @@ class SimServer:
     def port(self) -> int:
         return self.address[1]
 
+    def receive(self, connection: SimTransport) -> None:
+        self._network.loop.call_soon(connection.accept, self.factory, context=self.process.context)
+
+    def end(self, *, silently: bool) -> None:
+        """Its process is gone; nobody has waited here."""
+
     async def close(self) -> None:
         self._network.listeners.pop(self.address, None)
 
@@ -50,11 +61,15 @@ Factory = Callable[[], asyncio.BaseProtocol]
 class SimNetwork:
     """All hosts and what lies between them."""
 
-    def __init__(self, loop: SimulationLoop, seed: str, trace: Trace) -> None:
+    def __init__(
+        self, loop: SimulationLoop, seed: str, trace: Trace, sockets: SocketPlan | None = None
+    ) -> None:
+        """Without `sockets` connections are handed over at once."""
         self.loop = loop
         self.trace = trace
+        self.sockets = sockets
         self.links = Links(loop, seed, trace)
-        self.listeners: dict[tuple[str, int], SimServer] = {}
+        self.listeners: dict[tuple[str, int], SimServer | ListeningSocket] = {}
         # Hosts without power: they do not even refuse.
         self.dark: set[str] = set()
         self.transports: dict[SimTransport, None] = {}
@@ -87,19 +102,27 @@ class SimNetwork:
         for address, server in list(self.listeners.items()):
             if server.process is process:
                 del self.listeners[address]
+                server.end(silently=silently)
         for transport in list(self.transports):
             if transport.process is process:
                 transport.orphan(silently=silently)
 
     # the port
 
-    def bind(self, process: Process, host: str, port: int, factory: Factory) -> SimServer:
-        if not port:
-            port = self._take_port()
-        if (host, port) in self.listeners:
+    def bind(self, process: Process, host: str, port: int, factory: Factory) -> Server:
+        address = host, port or self._take_port()
+        if address in self.listeners:
             raise OSError(errno.EADDRINUSE, "Address already in use")
-        server = SimServer(self, (host, port), process, factory)
-        self.listeners[host, port] = server
+        if self.sockets is not None:
+            listening = self.listeners[address] = ListeningSocket(
+                self.loop,
+                self.sockets,
+                address,
+                process,
+                on_close=lambda: self.listeners.pop(address, None),
+            )
+            return AcceptingServer(self.loop, listening, factory)
+        server = self.listeners[address] = SimServer(self, address, process, factory)
         return server
 
     async def open(
@@ -115,13 +138,15 @@ class SimNetwork:
                 if server is None:
                     self.trace.add("refused", f"{source}>{host}:{port}")
                     raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-                return self._join(process, source, factory, server)
+                if not server.is_full:
+                    return self._join(process, source, factory, server)
+                self.trace.add("dropped", f"{source}>{host}:{port}")
             await asyncio.sleep(pause_s)
             pause_s *= 2
         raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
 
     def _join(
-        self, process: Process, source: str, factory: Factory, server: SimServer
+        self, process: Process, source: str, factory: Factory, server: SimServer | ListeningSocket
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         here, there = (source, self._take_port()), server.address
         protocol = factory()
@@ -130,7 +155,7 @@ class SimNetwork:
         near.pair(far)
         self.trace.add("connect", f"{source}:{here[1]}>{there[0]}:{there[1]}")
         protocol.connection_made(near)
-        self.loop.call_soon(far.accept, server.factory, context=server.process.context)
+        server.receive(far)
         return near, protocol
 
     def _take_port(self) -> int:
@@ -153,7 +178,7 @@ class HostNetwork:
         port: int,
         *,
         ssl_context: ssl.SSLContext | None = None,
-    ) -> SimServer:
+    ) -> Server:
         return self._network.bind(self._process, self._host, port, protocol_factory)
 
     async def connect(

@@ -7,11 +7,13 @@ import gc
 import logging
 import time
 import traceback
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.simulation.cluster import SimCluster
 from ottla.simulation.convergence import problems
+from ottla.simulation.crowd import Crowd
 from ottla.simulation.data import Data
 from ottla.simulation.faults import Faults
 from ottla.simulation.history import History
@@ -87,7 +89,9 @@ class _Run:
             brokers=scenario.brokers,
             config=scenario.config,
             snapshot_after_bytes=scenario.snapshot_after_bytes,
+            sockets=scenario.sockets,
         )
+        self.crowd = Crowd(self.cluster, scenario.crowd, self._seed)
         make = ResizeData if scenario.data.resizers else Data
         self.data = make(self.cluster, scenario.data, self._seed)
         self.converged_s = 0.0
@@ -112,7 +116,7 @@ class _Run:
             story.result()
         monitor.cancel()
         # What was never looked at shows now, while it is known who was alive.
-        gc.collect()
+        _collect()
         self.cluster.end()
 
     async def _monitor(self) -> None:
@@ -120,6 +124,7 @@ class _Run:
             await asyncio.sleep(_LOOK_S)
             self.history.look_at(self.cluster.nodes.values())
             self.data.look_at(self.cluster.nodes.values())
+            self.crowd.look_at()
 
     async def _story(self) -> None:
         cluster = self.cluster
@@ -129,14 +134,18 @@ class _Run:
         await self._until(lambda: len(cluster.nodes) == len(cluster.broker_ids), _START_S, "start")
         names = [f"client-{number}" for number in range(self._scenario.workload.clients)]
         await self.data.start(self.expected)
+        await self.crowd.start(self.expected)
         clients = [self.loop.create_task(self._client(name)) for name in names]
-        hosts = names + self.data.client_names
+        hosts = names + self.data.client_names + self.crowd.hosts
         promise = self.data if self.data.stage.topics else None
         await Faults(cluster, self._scenario.faults, self._seed, hosts, promise).run()
         self._make_peace()
         self.data.end()
+        self.crowd.end()
         await self._until(
-            lambda: self.data.is_written and all(task.done() for task in clients),
+            lambda: (
+                self.data.is_written and self.crowd.is_done and all(task.done() for task in clients)
+            ),
             WORKLOAD_S,
             "workload",
         )
@@ -169,7 +178,11 @@ class _Run:
     async def _converge(self) -> None:
         ending = self.loop.time() + CONVERGENCE_S
         pause_s = 0.5
-        while found := [*problems(self.cluster, self.expected), *self.data.problems()]:
+        while found := [
+            *problems(self.cluster, self.expected),
+            *self.data.problems(),
+            *self.crowd.problems(),
+        ]:
             self.data.raise_failures()
             if self.loop.time() > ending:
                 for text in found:
@@ -177,6 +190,13 @@ class _Run:
                 raise _Failed
             await asyncio.sleep(pause_s)
             pause_s = min(2.0, pause_s * 1.5)
+
+
+def _collect() -> None:
+    with warnings.catch_warnings():
+        # A killed process leaves coroutines that it had no time to begin.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        gc.collect()
 
 
 def run_seed(scenario: Scenario, seed: int, *, keep_trace: bool = False) -> Result:
@@ -200,7 +220,7 @@ def run_seed(scenario: Scenario, seed: int, *, keep_trace: bool = False) -> Resu
     except SimulationStuck as error:
         one.history.violated(str(error))
     finally:
-        gc.collect()
+        _collect()
         if collecting:
             gc.enable()
         for logger, (level, propagate) in zip(loggers, before, strict=True):

@@ -79,6 +79,36 @@ class DataPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class SocketPlan:
+    """Listening sockets with queues, and brokers whose work takes time."""
+
+    # Connections that may wait to be accepted (net.core.somaxconn).
+    backlog: int = 4096
+    # Sockets that one question to the kernel returns (libuv: 1024).
+    events: int = 1024
+    # What a broker's thread needs, in microseconds: to read a socket and do what follows from it at
+    # once, to run any other callback, to accept a connection.
+    read_us: tuple[float, float] = (100.0, 300.0)
+    callback_us: tuple[float, float] = (5.0, 20.0)
+    accept_us: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class CrowdPlan:
+    """Producers with one request under way each, all the time."""
+
+    clients: int = 0
+    # When each of them comes.
+    arrive_ms: tuple[float, float] = (0.0, 100.0)
+    # From a client's first SYN to its first answer, and from a request to its answer, at most.
+    first_answer_ms: float = 3_000.0
+    answer_ms: float = 1_000.0
+    # So long without any trouble, with everybody there, nobody has more than twice as many answers
+    # as another one.
+    window_ms: float = 2_000.0
+
+
+@dataclass(frozen=True, slots=True)
 class FaultPlan:
     duration_ms: float = 30_000.0
     interval_ms: tuple[float, float] = (500.0, 6_000.0)
@@ -98,6 +128,9 @@ class Scenario:
     snapshot_after_bytes: int
     workload: WorkloadPlan
     data: DataPlan
+    crowd: CrowdPlan
+    # None: connections are handed over at once, and nothing that brokers do takes time.
+    sockets: SocketPlan | None
     faults: FaultPlan
     # Seeds that once failed, tried every time: seed -> what was wrong.
     regressions: dict[int, str]
@@ -121,6 +154,8 @@ def load(path: Path) -> Scenario:
         snapshot_after_bytes=cluster.pop("snapshot_after_bytes", SNAPSHOT_AFTER_BYTES),
         workload=_plan(path, WorkloadPlan, raw.pop("workload", {}), OPERATIONS),
         data=_plan(path, DataPlan, raw.pop("data", {}), ()),
+        crowd=_plan(path, CrowdPlan, raw.pop("crowd", {}), ()),
+        sockets=_plan(path, SocketPlan, raw.pop("sockets"), ()) if "sockets" in raw else None,
         faults=_plan(path, FaultPlan, raw.pop("faults", {}), FAULTS),
         regressions={entry["seed"]: entry["found"] for entry in raw.pop("regressions", [])},
     )

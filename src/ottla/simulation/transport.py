@@ -49,10 +49,13 @@ class Pipe:
     def kick(self) -> None:
         """Sets the timer for the next chunk, unless the receiver does not read."""
         if self._armed is None and self._queue and self._target.wants_more(self._queue[0][1]):
-            when = max(self._queue[0][0], self._links.loop.time())
-            self._armed = self._links.loop.call_at(
-                when, self._arrive, context=self._target.process.context
-            )
+            loop, process = self._links.loop, self._target.process
+            when = max(self._queue[0][0], loop.time())
+            if process.turns is None:
+                self._armed = loop.call_at(when, self._arrive, context=process.context)
+            else:
+                read = asyncio.Handle(self._arrive, (), loop, process.context)
+                self._armed = process.turns.readable_at(when, read)
 
     def _arrive(self) -> None:
         self._armed = None
@@ -249,6 +252,14 @@ class SimTransport(asyncio.Transport):
                 self.outgoing.send(_RESET)
             else:
                 self.outgoing.send(_FIN)
+
+    def turn_away(self) -> None:
+        """Nobody will accept this connection: the socket that it came to is closed."""
+        if not self._gone:
+            self._closing = True
+            self._forget()
+            self.outgoing.drop()
+            self.outgoing.send(_RESET)
 
     def _lose_later(self, error: Exception | None) -> None:
         self._links.loop.call_soon(self._lose, error, context=self.process.context)

@@ -39,6 +39,13 @@ def test_a_scenario_with_regressions(tmp_path: Path) -> None:
     assert (found.brokers, found.config) == (5, {"num.partitions": "3"})
     assert found.workload.pause_ms == (1, 2) and found.workload.weights == {"create": 1}
     assert found.faults.weights == {"crash": 2} and found.faults.max_down == 1
+    assert found.sockets is None and found.crowd.clients == 0
+
+
+def test_sockets_are_on_where_the_table_is_there(tmp_path: Path) -> None:
+    found = scenario.load(_write(tmp_path, "[sockets]\n[crowd]\nclients = 3\narrive_ms = [1, 2]"))
+    assert found.sockets == scenario.SocketPlan()
+    assert (found.crowd.clients, found.crowd.arrive_ms) == (3, (1, 2))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +55,8 @@ def test_a_scenario_with_regressions(tmp_path: Path) -> None:
         ("[cluster]\nbroker = 3", "unknown broker"),
         ("[faults]\nweights = { fire = 1 }", "unknown fire"),
         ("[workload]\noperation = 1", "unknown operation"),
+        ("[sockets]\nbacklogs = 1", "unknown backlogs"),
+        ("[crowd]\nclient = 1", "unknown client"),
         ("seeds = ", "Invalid value"),
     ],
 )
