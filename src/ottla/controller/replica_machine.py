@@ -21,6 +21,16 @@ from ottla.state_changes import TRACE
 from ottla.types import TopicPartition, TopicPartitionReplica
 
 Replicas = Iterable[TopicPartitionReplica]
+_DELETED = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
+
+
+def hosted_on(ctx: ControllerContext, broker_ids: Iterable[int]) -> list[TopicPartitionReplica]:
+    """Without those that are deleted, or about to be: their brokers hear of them no more."""
+    return [
+        replica
+        for replica in ctx.replicas_on(broker_ids)
+        if ctx.replica_state(replica) not in _DELETED
+    ]
 
 
 def to_new(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
@@ -117,11 +127,13 @@ def _move_all(ctx: ControllerContext, replicas: Replicas, target: ReplicaState) 
             continue
         ctx.put_replica_state(replica, target)
         ctx.census.replica_steps[source, target] += 1
-        tp, broker_id, former = replica.topic_partition, replica.broker_id, source.title
+        topic, partition, broker_id = replica
+        tp, former = TopicPartition(topic, partition), source.title
         record_step(ctx, "replica", tp, broker=broker_id, from_state=former, to_state=title)
         if is_tracing:
             lines.append(
-                f"Changed state of replica {broker_id} for partition {tp} from {former} to {title}"
+                f"Changed state of replica {broker_id} for partition {topic}-{partition} from"
+                f" {former} to {title}"
             )
     ctx.journal.state_changes(TRACE, lines)
 
@@ -147,11 +159,18 @@ def _take_offline(
     ctx.journal.state_changes(
         logging.INFO,
         (
-            f"Partition {tp} state changed to (Leader:{leader},ISR:{','.join(map(str, isr))},"
+            f"Partition {topic}-{partition} state changed to"
+            f" (Leader:{leader},ISR:{','.join(map(str, isr))},"
             f"LeaderEpoch:{leader_epoch},ZkVersion:{version},ControllerEpoch:{controller_epoch})"
             f" after removing replica {broker_id} from the ISR as part of transition to"
             " OfflineReplica"
-            for tp, (leader, leader_epoch, isr, controller_epoch, version) in updated.items()
+            for (topic, partition), (
+                leader,
+                leader_epoch,
+                isr,
+                controller_epoch,
+                version,
+            ) in updated.items()
         ),
     )
     for tp in updated:
