@@ -67,11 +67,12 @@ def to_online(
         failures.update((yield from _initialise(ctx, new, batch)))
     if others:
         failures.update((yield from _elect(ctx, others, strategy, batch, just_read=just_read)))
+    start = f"Controller {ctx.broker_id} epoch {ctx.epoch} failed to change state for partition"
     ctx.journal.state_changes(
         logging.ERROR,
         (
-            f"Controller {ctx.broker_id} epoch {ctx.epoch} failed to change state for partition"
-            f" {tp} from {ctx.partition_state(tp).title} to OnlinePartition: {reason}"
+            f"{start} {tp.topic}-{tp.partition} from {ctx.partition_state(tp).title} to"
+            f" OnlinePartition: {reason}"
             for tp, reason in failures.items()
         ),
     )
@@ -216,7 +217,8 @@ def _choose(
         won = _run(ctx, tp, current, strategy, unclean=tp.topic in unclean)
         if won is None:
             failures[tp] = (
-                f"Failed to elect leader for partition {tp} under strategy {strategy.value}"
+                f"Failed to elect leader for partition {tp.topic}-{tp.partition} under strategy"
+                f" {strategy.value}"
             )
         else:
             winners[tp] = won

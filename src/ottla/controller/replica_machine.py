@@ -7,7 +7,7 @@ of the batch goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ottla.controller import election
 from ottla.controller.context import ControllerContext
@@ -148,7 +148,7 @@ def _take_offline(
 ) -> Steps[None]:
     led = []
     for replica in replicas:
-        tp = replica.topic_partition
+        tp = TopicPartition(replica.topic, replica.partition)
         batch.add_stop_replica(broker_id, tp, delete=False)
         if tp in ctx.leadership:
             led.append(tp)
@@ -156,29 +156,28 @@ def _take_offline(
             batch.add_update_metadata(ctx.brokers, [tp])
             _move(ctx, replica, ReplicaState.OFFLINE)
     updated = yield from _remove_from_isr(ctx, broker_id, led, just_read=just_read)
-    ctx.journal.state_changes(
-        logging.INFO,
-        (
-            f"Partition {topic}-{partition} state changed to"
-            f" (Leader:{leader},ISR:{','.join(map(str, isr))},"
-            f"LeaderEpoch:{leader_epoch},ZkVersion:{version},ControllerEpoch:{controller_epoch})"
-            f" after removing replica {broker_id} from the ISR as part of transition to"
-            " OfflineReplica"
-            for (topic, partition), (
-                leader,
-                leader_epoch,
-                isr,
-                controller_epoch,
-                version,
-            ) in updated.items()
-        ),
-    )
+    ctx.journal.state_changes(logging.INFO, _removed_lines(broker_id, updated))
     for tp in updated:
         if not ctx.is_queued_for_deletion(tp.topic):
             recipients = [r for r in ctx.assignment(tp).replicas if r != broker_id]
             batch.add_leader_and_isr(recipients, tp, is_new=False)
     moved = [TopicPartitionReplica(topic, partition, broker_id) for topic, partition in updated]
     _move_all(ctx, moved, ReplicaState.OFFLINE)
+
+
+def _removed_lines(broker_id: int, updated: dict[TopicPartition, LeaderAndIsr]) -> Iterator[str]:
+    """Thousands of partitions have a few dozen different states."""
+    described: dict[LeaderAndIsr, str] = {}
+    for (topic, partition), state in updated.items():
+        words = described.get(state)
+        if words is None:
+            words = described[state] = (
+                f"(Leader:{state.leader},ISR:{','.join(map(str, state.isr))},"
+                f"LeaderEpoch:{state.leader_epoch},ZkVersion:{state.zk_version},"
+                f"ControllerEpoch:{state.controller_epoch}) after removing replica {broker_id}"
+                " from the ISR as part of transition to OfflineReplica"
+            )
+        yield f"Partition {topic}-{partition} state changed to {words}"
 
 
 def _remove_from_isr(
