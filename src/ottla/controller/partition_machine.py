@@ -58,9 +58,10 @@ def to_online(
 ) -> Steps[Failures]:
     """Gives new partitions their first leader, others an elected one, and tells the brokers. With
     `just_read` the states in memory are as good as those in the store."""
-    movable = movable_partitions(ctx, partitions, PartitionState.ONLINE)
-    new = [tp for tp in movable if ctx.partition_state(tp) is PartitionState.NEW]
-    others = [tp for tp in movable if ctx.partition_state(tp) is not PartitionState.NEW]
+    new: list[TopicPartition] = []
+    others: list[TopicPartition] = []
+    for tp in movable_partitions(ctx, partitions, PartitionState.ONLINE):
+        (new if ctx.partition_state(tp) is PartitionState.NEW else others).append(tp)
     batch = RequestBatch(ctx)
     failures: Failures = {}
     if new:

@@ -189,6 +189,8 @@ def _remove_from_isr(
 ) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
     """States as they are once the broker is in no ISR; partitions that failed are left out."""
     finished: dict[TopicPartition, LeaderAndIsr] = {}
+    # Thousands of partitions have a few dozen different states.
+    decided: dict[LeaderAndIsr, LeaderAndIsr] = {}
     remaining = partitions
     for _ in range(MAX_WRITE_ROUNDS):
         stored = yield from states_of(ctx, remaining, just_read=just_read)
@@ -199,7 +201,11 @@ def _remove_from_isr(
             if current is None or current.controller_epoch > ctx.epoch:
                 _log_unreadable(ctx, tp, broker_id, current)
             elif broker_id in current.isr:
-                updates[tp] = election.without_replica(current, broker_id, ctx.epoch)
+                without = decided.get(current)
+                if without is None:
+                    without = election.without_replica(current, broker_id, ctx.epoch)
+                    decided[current] = without
+                updates[tp] = without
             else:
                 # Nothing to write: Kafka still repeats the state under its own epoch.
                 finished[tp] = current._replace(controller_epoch=ctx.epoch)

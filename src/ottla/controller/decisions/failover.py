@@ -147,9 +147,12 @@ def _pass_over_returned(ctx: ControllerContext, states: dict[TopicPartition, Dat
     A registration younger than a state's last write says so: whoever saw the broker go would have
     written the state. What it had not synced may be gone, so others of the ISR go first.
     """
+    youngest = max(ctx.broker_epochs.values(), default=-1)
     for _ in range(MAX_WRITE_ROUNDS):
         updates = {}
         for tp, (state, mzxid) in states.items():
+            if mzxid >= youngest:
+                continue
             returned = [b for b in state.isr if ctx.broker_epochs.get(b, -1) > mzxid]
             if not returned or ctx.is_queued_for_deletion(tp.topic):
                 continue
