@@ -26,6 +26,7 @@ from ottla.metadata.znodes import (
 )
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
+from ottla.wire.encoder import SharedList
 
 if TYPE_CHECKING:
     LeaderAndIsrState = m.LeaderAndIsrRequest.LeaderAndIsrPartitionState
@@ -204,14 +205,15 @@ class RequestBatch:
             state = self._update_metadata_state(tp)
             if state is not None:
                 topics.setdefault(tp.topic, []).append(state)
-        topic_states = [
+        # The same for all of them, but for their epochs.
+        topic_states = SharedList(
             m.UpdateMetadataRequest.UpdateMetadataTopicState(
                 topic_name=topic,
                 topic_id=ctx.topic_ids.get(topic, ZERO_TOPIC_ID),
                 partition_states=states,
             )
             for topic, states in topics.items()
-        ]
+        )
         live_brokers = self._live_brokers()
         return [
             ControlRequest(
