@@ -15,6 +15,9 @@ LOGGER_NAME = "state.change.logger"
 # log4j's level below DEBUG, where Kafka writes what it does to each single replica.
 TRACE = 5
 MAX_WAITING_LINES = 10_000
+# Of one record. Texts below malloc's threshold of 128 KB stand in memory that there is; every
+# copy of a larger one comes out of fresh pages, which takes longer than all that is done with it.
+MAX_LINES_TOGETHER = 250
 # Marks a record whose line feeds are ours.
 MANY_LINES = {"has_many_lines": True}
 
@@ -23,11 +26,13 @@ logging.addLevelName(TRACE, "TRACE")
 
 
 def write_lines(level: int, lines: Iterable[str]) -> None:
-    """All lines at once; each becomes a line of its own in the file (`process/logs.py`)."""
+    """Many lines at once; each becomes a line of its own in the file (`process/logs.py`)."""
     if logger.isEnabledFor(level):
-        text = _joined(list(lines))
-        if text:
-            logger.log(level, "%s", text, extra=MANY_LINES)
+        listed = list(lines)
+        for start in range(0, len(listed), MAX_LINES_TOGETHER):
+            text = _joined(listed[start : start + MAX_LINES_TOGETHER])
+            if text:
+                logger.log(level, "%s", text, extra=MANY_LINES)
 
 
 def _joined(lines: list[str]) -> str:

@@ -7,7 +7,7 @@ none. One per reign: a new controller counts from its own election on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from ottla.controller.partition_states import VALID_PREVIOUS as VALID_PREVIOUS_OF_PARTITIONS
@@ -39,6 +39,13 @@ class Census:
             self.replicas[source] -= 1
         if target is not ReplicaState.NON_EXISTENT:
             self.replicas[target] += 1
+
+    def partitions_found(self, states: Iterable[PartitionState]) -> None:
+        """All that there are, as a new controller finds them."""
+        self.partitions = Counter(states)
+
+    def replicas_found(self, states: Iterable[ReplicaState]) -> None:
+        self.replicas = Counter(states)
 
     def replicas_forgotten(self, counts: Mapping[ReplicaState, int]) -> None:
         """Those of a topic that is known no more."""

@@ -52,8 +52,10 @@ def elect_offline(
 
 
 def needs_unclean(replicas: tuple[int, ...], current: LeaderAndIsr, online: Online) -> bool:
-    """Whether only an unclean election could help, so that the topic's config must be asked."""
-    return not any(replica in current.isr and online(replica) for replica in replicas)
+    """Whether only an unclean election could help, so that the topic's config must be asked. Kafka
+    asks as well where nobody is alive whom it could elect: at a failover that may be thousands."""
+    alive = [replica for replica in replicas if online(replica)]
+    return bool(alive) and not any(replica in current.isr for replica in alive)
 
 
 def elect_for_reassignment(

@@ -58,20 +58,22 @@ def to_online(
 ) -> Steps[Failures]:
     """Gives new partitions their first leader, others an elected one, and tells the brokers. With
     `just_read` the states in memory are as good as those in the store."""
-    movable = movable_partitions(ctx, partitions, PartitionState.ONLINE)
-    new = [tp for tp in movable if ctx.partition_state(tp) is PartitionState.NEW]
-    others = [tp for tp in movable if ctx.partition_state(tp) is not PartitionState.NEW]
+    new: list[TopicPartition] = []
+    others: list[TopicPartition] = []
+    for tp in movable_partitions(ctx, partitions, PartitionState.ONLINE):
+        (new if ctx.partition_state(tp) is PartitionState.NEW else others).append(tp)
     batch = RequestBatch(ctx)
     failures: Failures = {}
     if new:
         failures.update((yield from _initialise(ctx, new, batch)))
     if others:
         failures.update((yield from _elect(ctx, others, strategy, batch, just_read=just_read)))
+    start = f"Controller {ctx.broker_id} epoch {ctx.epoch} failed to change state for partition"
     ctx.journal.state_changes(
         logging.ERROR,
         (
-            f"Controller {ctx.broker_id} epoch {ctx.epoch} failed to change state for partition"
-            f" {tp} from {ctx.partition_state(tp).title} to OnlinePartition: {reason}"
+            f"{start} {tp.topic}-{tp.partition} from {ctx.partition_state(tp).title} to"
+            f" OnlinePartition: {reason}"
             for tp, reason in failures.items()
         ),
     )
@@ -216,7 +218,8 @@ def _choose(
         won = _run(ctx, tp, current, strategy, unclean=tp.topic in unclean)
         if won is None:
             failures[tp] = (
-                f"Failed to elect leader for partition {tp} under strategy {strategy.value}"
+                f"Failed to elect leader for partition {tp.topic}-{tp.partition} under strategy"
+                f" {strategy.value}"
             )
         else:
             winners[tp] = won

@@ -7,7 +7,7 @@ of the batch goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ottla.controller import election
 from ottla.controller.context import ControllerContext
@@ -21,6 +21,16 @@ from ottla.state_changes import TRACE
 from ottla.types import TopicPartition, TopicPartitionReplica
 
 Replicas = Iterable[TopicPartitionReplica]
+_DELETED = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
+
+
+def hosted_on(ctx: ControllerContext, broker_ids: Iterable[int]) -> list[TopicPartitionReplica]:
+    """Without those that are deleted, or about to be: their brokers hear of them no more."""
+    return [
+        replica
+        for replica in ctx.replicas_on(broker_ids)
+        if ctx.replica_state(replica) not in _DELETED
+    ]
 
 
 def to_new(ctx: ControllerContext, replicas: Replicas) -> Steps[None]:
@@ -117,11 +127,13 @@ def _move_all(ctx: ControllerContext, replicas: Replicas, target: ReplicaState) 
             continue
         ctx.put_replica_state(replica, target)
         ctx.census.replica_steps[source, target] += 1
-        tp, broker_id, former = replica.topic_partition, replica.broker_id, source.title
+        topic, partition, broker_id = replica
+        tp, former = TopicPartition(topic, partition), source.title
         record_step(ctx, "replica", tp, broker=broker_id, from_state=former, to_state=title)
         if is_tracing:
             lines.append(
-                f"Changed state of replica {broker_id} for partition {tp} from {former} to {title}"
+                f"Changed state of replica {broker_id} for partition {topic}-{partition} from"
+                f" {former} to {title}"
             )
     ctx.journal.state_changes(TRACE, lines)
 
@@ -136,7 +148,7 @@ def _take_offline(
 ) -> Steps[None]:
     led = []
     for replica in replicas:
-        tp = replica.topic_partition
+        tp = TopicPartition(replica.topic, replica.partition)
         batch.add_stop_replica(broker_id, tp, delete=False)
         if tp in ctx.leadership:
             led.append(tp)
@@ -144,22 +156,28 @@ def _take_offline(
             batch.add_update_metadata(ctx.brokers, [tp])
             _move(ctx, replica, ReplicaState.OFFLINE)
     updated = yield from _remove_from_isr(ctx, broker_id, led, just_read=just_read)
-    ctx.journal.state_changes(
-        logging.INFO,
-        (
-            f"Partition {tp} state changed to (Leader:{leader},ISR:{','.join(map(str, isr))},"
-            f"LeaderEpoch:{leader_epoch},ZkVersion:{version},ControllerEpoch:{controller_epoch})"
-            f" after removing replica {broker_id} from the ISR as part of transition to"
-            " OfflineReplica"
-            for tp, (leader, leader_epoch, isr, controller_epoch, version) in updated.items()
-        ),
-    )
+    ctx.journal.state_changes(logging.INFO, _removed_lines(broker_id, updated))
     for tp in updated:
         if not ctx.is_queued_for_deletion(tp.topic):
             recipients = [r for r in ctx.assignment(tp).replicas if r != broker_id]
             batch.add_leader_and_isr(recipients, tp, is_new=False)
     moved = [TopicPartitionReplica(topic, partition, broker_id) for topic, partition in updated]
     _move_all(ctx, moved, ReplicaState.OFFLINE)
+
+
+def _removed_lines(broker_id: int, updated: dict[TopicPartition, LeaderAndIsr]) -> Iterator[str]:
+    """Thousands of partitions have a few dozen different states."""
+    described: dict[LeaderAndIsr, str] = {}
+    for (topic, partition), state in updated.items():
+        words = described.get(state)
+        if words is None:
+            words = described[state] = (
+                f"(Leader:{state.leader},ISR:{','.join(map(str, state.isr))},"
+                f"LeaderEpoch:{state.leader_epoch},ZkVersion:{state.zk_version},"
+                f"ControllerEpoch:{state.controller_epoch}) after removing replica {broker_id}"
+                " from the ISR as part of transition to OfflineReplica"
+            )
+        yield f"Partition {topic}-{partition} state changed to {words}"
 
 
 def _remove_from_isr(
@@ -171,6 +189,8 @@ def _remove_from_isr(
 ) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
     """States as they are once the broker is in no ISR; partitions that failed are left out."""
     finished: dict[TopicPartition, LeaderAndIsr] = {}
+    # Thousands of partitions have a few dozen different states.
+    decided: dict[LeaderAndIsr, LeaderAndIsr] = {}
     remaining = partitions
     for _ in range(MAX_WRITE_ROUNDS):
         stored = yield from states_of(ctx, remaining, just_read=just_read)
@@ -181,7 +201,11 @@ def _remove_from_isr(
             if current is None or current.controller_epoch > ctx.epoch:
                 _log_unreadable(ctx, tp, broker_id, current)
             elif broker_id in current.isr:
-                updates[tp] = election.without_replica(current, broker_id, ctx.epoch)
+                without = decided.get(current)
+                if without is None:
+                    without = election.without_replica(current, broker_id, ctx.epoch)
+                    decided[current] = without
+                updates[tp] = without
             else:
                 # Nothing to write: Kafka still repeats the state under its own epoch.
                 finished[tp] = current._replace(controller_epoch=ctx.epoch)

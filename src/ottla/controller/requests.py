@@ -21,14 +21,19 @@ from ottla.metadata.znodes import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
     NO_EPOCH,
+    LeaderAndIsr,
     ReplicaAssignment,
 )
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire import messages as m
+from ottla.wire.encoder import SharedList
 
 if TYPE_CHECKING:
     LeaderAndIsrState = m.LeaderAndIsrRequest.LeaderAndIsrPartitionState
     UpdateMetadataState = m.UpdateMetadataRequest.UpdateMetadataPartitionState
+    # What a partition's state is made of, but for the topic.
+    OrderKey = tuple[int, LeaderAndIsr, ReplicaAssignment, bool]
+    MetadataKey = tuple[int, LeaderAndIsr, tuple[int, ...], tuple[int, ...], bool]
 
 LEADER_AND_ISR_VERSION = 5
 UPDATE_METADATA_VERSION = 7
@@ -50,8 +55,10 @@ class RequestBatch:
         self._metadata_brokers: set[int] = set()
         # Tens of thousands of partitions have a few dozen different lists of brokers.
         self._lists: dict[tuple[int, ...], list[int]] = {}
-        self._down: dict[tuple[int, ...], list[int]] = {}
-        self._placed: dict[ReplicaAssignment, tuple[list[int], list[int], list[int]]] = {}
+        self._down: dict[tuple[int, ...], tuple[int, ...]] = {}
+        # And hardly more different states: one object for all that differ by their topics alone.
+        self._orders: dict[OrderKey, LeaderAndIsrState] = {}
+        self._known: dict[MetadataKey, UpdateMetadataState] = {}
 
     def add_leader_and_isr(
         self, broker_ids: Iterable[int], tp: TopicPartition, *, is_new: bool
@@ -114,16 +121,14 @@ class RequestBatch:
 
     def _leader_and_isr_requests(self) -> list[ControlRequest]:
         ctx = self._ctx
-        built: dict[tuple[TopicPartition, bool], LeaderAndIsrState] = {}
         requests = []
         for broker_id in sorted(self._leader_and_isr.keys() & ctx.brokers.keys()):
             topics: dict[str, list[LeaderAndIsrState]] = {}
             leaders = set()
             for tp, is_new in self._leader_and_isr[broker_id].items():
-                state = built.get((tp, is_new)) or self._leader_and_isr_state(tp, is_new)
+                state = self._leader_and_isr_state(tp, is_new)
                 if state is None:
                     continue
-                built[tp, is_new] = state
                 leaders.add(state.leader)
                 topics.setdefault(tp.topic, []).append(state)
             message = m.LeaderAndIsrRequest(
@@ -149,24 +154,25 @@ class RequestBatch:
         if state is None:
             return None
         assignment = self._ctx.assignment(tp)
-        placed = self._placed.get(assignment)
-        if placed is None:
-            placed = (
-                self._listed(assignment.replicas),
-                self._listed(assignment.adding),
-                self._listed(assignment.removing),
-            )
-            self._placed[assignment] = placed
+        key = (tp.partition, state, assignment, is_new)
+        order = self._orders.get(key)
+        if order is None:
+            order = self._orders[key] = self._order(tp.partition, state, assignment, is_new)
+        return order
+
+    def _order(
+        self, partition: int, state: LeaderAndIsr, assignment: ReplicaAssignment, is_new: bool
+    ) -> LeaderAndIsrState:
         return m.LeaderAndIsrRequest.LeaderAndIsrPartitionState(
-            partition_index=tp.partition,
+            partition_index=partition,
             controller_epoch=state.controller_epoch,
             leader=state.leader,
             leader_epoch=state.leader_epoch,
             isr=self._listed(state.isr),
             partition_epoch=state.zk_version,
-            replicas=placed[0],
-            adding_replicas=placed[1],
-            removing_replicas=placed[2],
+            replicas=self._listed(assignment.replicas),
+            adding_replicas=self._listed(assignment.adding),
+            removing_replicas=self._listed(assignment.removing),
             is_new=is_new,
         )
 
@@ -199,14 +205,15 @@ class RequestBatch:
             state = self._update_metadata_state(tp)
             if state is not None:
                 topics.setdefault(tp.topic, []).append(state)
-        topic_states = [
+        # The same for all of them, but for their epochs.
+        topic_states = SharedList(
             m.UpdateMetadataRequest.UpdateMetadataTopicState(
                 topic_name=topic,
                 topic_id=ctx.topic_ids.get(topic, ZERO_TOPIC_ID),
                 partition_states=states,
             )
             for topic, states in topics.items()
-        ]
+        )
         live_brokers = self._live_brokers()
         return [
             ControlRequest(
@@ -230,23 +237,28 @@ class RequestBatch:
             return None
         replicas = ctx.assignment(tp).replicas
         deleting = ctx.is_queued_for_deletion(tp.topic)
-        return m.UpdateMetadataRequest.UpdateMetadataPartitionState(
-            partition_index=tp.partition,
-            controller_epoch=state.controller_epoch,
-            leader=LEADER_DURING_DELETE if deleting else state.leader,
-            leader_epoch=0 if deleting else state.leader_epoch,
-            isr=self._listed(state.isr),
-            zk_version=0 if deleting else state.zk_version,
-            replicas=self._listed(replicas),
-            offline_replicas=self._offline(replicas, tp),
-        )
+        offline = self._offline(replicas, tp)
+        key = (tp.partition, state, replicas, offline, deleting)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = m.UpdateMetadataRequest.UpdateMetadataPartitionState(
+                partition_index=tp.partition,
+                controller_epoch=state.controller_epoch,
+                leader=LEADER_DURING_DELETE if deleting else state.leader,
+                leader_epoch=0 if deleting else state.leader_epoch,
+                isr=self._listed(state.isr),
+                zk_version=0 if deleting else state.zk_version,
+                replicas=self._listed(replicas),
+                offline_replicas=self._listed(offline),
+            )
+        return known
 
-    def _offline(self, replicas: tuple[int, ...], tp: TopicPartition) -> list[int]:
+    def _offline(self, replicas: tuple[int, ...], tp: TopicPartition) -> tuple[int, ...]:
         """Where no folder has failed this is a matter of brokers alone."""
         ctx = self._ctx
         found = None if ctx.offline_dir_partitions else self._down.get(replicas)
         if found is None:
-            found = [replica for replica in replicas if not ctx.is_online(replica, tp)]
+            found = tuple(replica for replica in replicas if not ctx.is_online(replica, tp))
             self._down[replicas] = found
         return found
 

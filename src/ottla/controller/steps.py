@@ -27,6 +27,10 @@ class Read(NamedTuple):
     watch: Event | None = None
 
 
+# A third faster than Read(path): a failover reads tens of thousands of nodes.
+_as_read: Callable[[type[Read], tuple[str, None]], Read] = tuple.__new__
+
+
 class Node(NamedTuple):
     data: bytes | None
     stat: Stat
@@ -141,7 +145,7 @@ def get_nodes(reads: Sequence[Read]) -> Steps[list[Node | None]]:
 
 
 def get_paths(paths: Sequence[str]) -> Steps[list[Node | None]]:
-    return (yield from get_nodes([Read(path) for path in paths]))
+    return (yield from get_nodes([_as_read(Read, (path, None)) for path in paths]))
 
 
 def get_children(path: str, watch: Event | None = None) -> Steps[list[str]]:

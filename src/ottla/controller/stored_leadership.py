@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.controller.context import ControllerContext
 from ottla.controller.steps import Steps, get_paths, write
@@ -33,6 +33,11 @@ class Dated(NamedTuple):
     mzxid: int
 
 
+# Half the time of Dated(...) and LeaderAndIsr(...): tens of thousands at a failover.
+_dated: Callable[[type[Dated], tuple[LeaderAndIsr, int]], Dated] = tuple.__new__
+_at_version: Callable[[type[LeaderAndIsr], tuple[Any, ...]], LeaderAndIsr] = tuple.__new__
+
+
 def read_dated_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, Dated]]:
     """Stored states; partitions without one, or with garbage in it, are left out."""
     listed = list(partitions)
@@ -48,8 +53,8 @@ def read_dated_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicP
             state = decoded[data]
             if state is not None:
                 if state.zk_version != stat.version:
-                    state = LeaderAndIsr(*state[:4], stat.version)
-                states[tp] = Dated(state, stat.mzxid)
+                    state = _at_version(LeaderAndIsr, (*state[:4], stat.version))
+                states[tp] = _dated(Dated, (state, stat.mzxid))
     return states
 
 
@@ -89,7 +94,7 @@ def write_states(
     outcome = StateWrites()
     for (tp, state), result in zip(listed.items(), results, strict=True):
         if result.error is None and result.stat is not None:
-            outcome.done[tp] = LeaderAndIsr(*state[:4], result.stat.version)
+            outcome.done[tp] = _at_version(LeaderAndIsr, (*state[:4], result.stat.version))
         elif isinstance(result.error, BadVersionError):
             outcome.stale.append(tp)
         else:

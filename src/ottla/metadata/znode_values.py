@@ -131,9 +131,13 @@ def integer(value: object) -> int | None:
 
 
 def integers(value: object) -> tuple[int, ...] | None:
-    # JSON has no other whole numbers; a failover reads tens of thousands of lists.
-    if not isinstance(value, list) or any(type(item) is not int for item in value):
+    if not isinstance(value, list):
         return None
+    # JSON has no other whole numbers. A failover reads tens of thousands of lists: `any` over a
+    # generator would take three times as long.
+    for item in value:
+        if type(item) is not int:
+            return None
     return tuple(value)
 
 

@@ -38,10 +38,10 @@ class LineFormatter(logging.Formatter):
         if not getattr(record, "has_many_lines", False):
             record.message = one_line(message)
             return super().formatMessage(record)
-        line = super().formatMessage(record)
-        if "\n" not in message:
-            return line
-        head, _, tail = line.partition(message)
+        # What stands around a line is found with a short one: the message may have a megabyte.
+        record.message = "\n"
+        head, _, tail = super().formatMessage(record).partition("\n")
+        record.message = message
         inner = message.replace("\n", f"{tail}\n{head}")
         return f"{head}{inner}{tail}"
 

@@ -11,16 +11,32 @@ arrays and refuses a message whose bytes in `o` become more than `limit`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.wire import primitives
 from ottla.wire.primitives import FIXED_FORMATS, MAX_LENGTH, MAX_STRING_BYTES
 from ottla.wire.schema import Field, MessageSchema
 from ottla.wire.source import Source, default_literal
 
+_Struct = TypeVar("_Struct")
+
+
+class SharedList(list[_Struct]):
+    """The structs of an array that several messages have: the first of them that is encoded pays
+    for all. Whoever makes one changes it no more."""
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, structs: Iterable[_Struct]) -> None:
+        super().__init__(structs)
+        # By the message's name and version.
+        self.encoded: dict[tuple[str, int], bytes] = {}
+
+
 _CONSTANTS: dict[str, Any] = {
+    "SharedList": SharedList,
     "compact_length": primitives.compact_length,
     "pack_long_array": primitives.pack_long_array,
     "uvarint_bytes": primitives.uvarint_bytes,
@@ -56,6 +72,10 @@ class _EncoderWriter:
         self._version = version
         self._structs = schema.structs
         self._out = "o"
+        # Where records leave uncopied, what was written last is not all in one bytearray.
+        groups = [schema.fields, *(inner.fields for inner in schema.structs.values())]
+        has_records = any(field.type == "records" for group in groups for field in group)
+        self._shares = not (in_turns or has_records)
         # Fixed-size values not yet written: struct letter and expression.
         self._run: list[tuple[str, str]] = []
 
@@ -210,6 +230,28 @@ class _EncoderWriter:
         array, item = self.source.fresh("a"), self.source.fresh("e")
         self.source.line(f"{array} = {value}")
         self._write_length(f"len({array})", path, compact, "i", MAX_LENGTH)
+        if self._shares and value == f"m.{field.name}" and element in self._structs:
+            with self._written_once(array):
+                self._write_elements(field, array, item, path)
+        else:
+            self._write_elements(field, array, item, path)
+
+    @contextmanager
+    def _written_once(self, array: str) -> Iterator[None]:
+        """The elements of the array, unless a message before this one has written them."""
+        key = (self.source.schema.name, self._version)
+        known, at = self.source.fresh("s"), self.source.fresh("s")
+        self.source.line(f"{known} = {array}.encoded if type({array}) is SharedList else None")
+        with self.source.block(f"if {known} and {key!r} in {known}:"):
+            self.source.line(f"{self._out} += {known}[{key!r}]")
+        with self.source.block("else:"):
+            self.source.line(f"{at} = len({self._out})")
+            yield
+            with self.source.block(f"if {known} is not None:"):
+                self.source.line(f"{known}[{key!r}] = bytes({self._out}[{at}:])")
+
+    def _write_elements(self, field: Field, array: str, item: str, path: str) -> None:
+        element = field.element
         with self.source.block(f"for {item} in {array}:"):
             if element in self._structs:
                 self.write_fields(self._structs[element].fields, item, path)

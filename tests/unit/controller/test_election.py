@@ -23,6 +23,7 @@ def test_offline_election_goes_outside_the_isr_only_when_unclean() -> None:
     assert election.elect_offline((3, 2, 1), CURRENT, online(3), unclean=False) is None
     assert election.needs_unclean((3, 2, 1), CURRENT, online(3))
     assert not election.needs_unclean((3, 2, 1), CURRENT, online(2))
+    assert not election.needs_unclean((3, 2, 1), CURRENT, online())
     won = election.elect_offline((3, 2, 1), CURRENT, online(3), unclean=True)
     assert won is not None and won.state == LeaderAndIsr(3, 5, (3,), 9, 6)
     assert election.elect_offline((3, 2, 1), CURRENT, online(), unclean=True) is None

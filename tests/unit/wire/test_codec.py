@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
 from ottla.wire import messages as m
 from ottla.wire.codec import Message, UnsupportedVersion, WireError
+from ottla.wire.encoder import SharedList
 
 
 def _all_messages() -> list[type[Message]]:
@@ -285,3 +287,28 @@ def test_sizes_of_tagged_fields_where_they_get_a_byte_more(length: int) -> None:
 def _uvarint(value: int) -> bytes:
     """Written by hand, beside the one that is tested."""
     return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _uvarint(value >> 7)
+
+
+def test_what_messages_share_is_encoded_once_for_each_version() -> None:
+    """And is the same as without sharing, also where it is encoded in turns."""
+    topic = m.UpdateMetadataRequest.UpdateMetadataTopicState
+
+    def message(epoch: int, topics: list[Any]) -> m.UpdateMetadataRequest:
+        return m.UpdateMetadataRequest(broker_epoch=epoch, topic_states=topics)
+
+    topics = [topic(topic_name=f"topic-{number}") for number in range(200)]
+    shared = SharedList(topics)
+    for version in (6, 7):
+        for epoch in (4, 5):
+            plain = message(epoch, topics).encode(version)
+            assert message(epoch, shared).encode(version) == plain
+            in_turns = message(epoch, shared).encode_in_turns(version, bytearray(), [], len(plain))
+            with pytest.raises(StopIteration) as ended:
+                while True:
+                    next(in_turns)
+            assert ended.value.value == plain
+    # Nobody looks at the structs again.
+    shared.clear()
+    shared += [topic(topic_name="other")] * len(topics)
+    assert message(6, shared).encode(7) == message(6, topics).encode(7)
+    assert message(6, SharedList([])).encode(7) == message(6, []).encode(7)

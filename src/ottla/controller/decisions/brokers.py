@@ -186,7 +186,7 @@ def on_startup(ctx: ControllerContext, broker_ids: list[int]) -> Steps[None]:
     # A broker that joins knows nothing: it must hear of all partitions before LeaderAndIsr.
     yield from send_update_metadata(ctx, broker_ids, ctx.leadership)
     replicas = ctx.replicas_on(broker_ids)
-    yield from replica_machine.to_online(ctx, ctx.hosted_replicas_on(broker_ids))
+    yield from replica_machine.to_online(ctx, replica_machine.hosted_on(ctx, broker_ids))
     yield from partition_machine.elect_partitions_without_leader(ctx)
     yield from partition_moves.resume_towards(ctx, broker_ids)
     deleting = {r.topic for r in replicas if ctx.is_queued_for_deletion(r.topic)}

@@ -147,9 +147,12 @@ def _pass_over_returned(ctx: ControllerContext, states: dict[TopicPartition, Dat
     A registration younger than a state's last write says so: whoever saw the broker go would have
     written the state. What it had not synced may be gone, so others of the ISR go first.
     """
+    youngest = max(ctx.broker_epochs.values(), default=-1)
     for _ in range(MAX_WRITE_ROUNDS):
         updates = {}
         for tp, (state, mzxid) in states.items():
+            if mzxid >= youngest:
+                continue
             returned = [b for b in state.isr if ctx.broker_epochs.get(b, -1) > mzxid]
             if not returned or ctx.is_queued_for_deletion(tp.topic):
                 continue
@@ -203,32 +206,39 @@ def _start_replicas(ctx: ControllerContext, partitions: list[TopicPartition]) ->
     """Those that are up are found online, and their brokers are told again what they host."""
     batch = RequestBatch(ctx)
     offline: list[TopicPartitionReplica] = []
+    states: dict[str, dict[TopicPartitionReplica, ReplicaState]] = {}
     for tp in partitions:
         topic, partition = tp
         online: list[int] = []
         is_online = ctx.online_check(tp)
+        found = states.get(topic)
+        if found is None:
+            found = states[topic] = {}
         for broker_id in ctx.assignment(tp).replicas:
             replica = TopicPartitionReplica(topic, partition, broker_id)
             if is_online(broker_id):
-                ctx.put_replica_state(replica, ReplicaState.ONLINE)
+                found[replica] = ReplicaState.ONLINE
                 online.append(broker_id)
             else:
                 # So that a deletion does not wait for an answer that cannot come.
-                ctx.put_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
+                found[replica] = ReplicaState.DELETION_INELIGIBLE
                 offline.append(replica)
         if online and tp in ctx.leadership:
             batch.add_leader_and_isr(online, tp, is_new=False)
+    ctx.found_replicas(states)
     yield from batch.send()
     yield from replica_machine.to_offline(ctx, offline, just_read=True)
 
 
 def _start_partitions(ctx: ControllerContext, partitions: list[TopicPartition]) -> Steps[None]:
+    states = {}
     for tp in partitions:
         state = ctx.leadership.get(tp)
         if state is None:
-            ctx.put_partition_state(tp, PartitionState.NEW)
-        elif ctx.is_online(state.leader, tp):
-            ctx.put_partition_state(tp, PartitionState.ONLINE)
+            states[tp] = PartitionState.NEW
+        elif ctx.online_check(tp)(state.leader):
+            states[tp] = PartitionState.ONLINE
         else:
-            ctx.put_partition_state(tp, PartitionState.OFFLINE)
+            states[tp] = PartitionState.OFFLINE
+    ctx.found_partitions(states)
     yield from partition_machine.elect_partitions_without_leader(ctx, just_read=True)

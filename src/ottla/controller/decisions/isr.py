@@ -27,7 +27,7 @@ def on_isr_change_notification(ctx: ControllerContext, event: IsrChangeNotificat
             for node in nodes
             if node is not None
             for tp in IsrChangeNotificationZnode.decode(node.data)
-            if ctx.is_known(tp)
+            if tp.partition in ctx.topic_assignment(tp.topic)
         }
     )
     if changed:

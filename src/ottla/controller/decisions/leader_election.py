@@ -51,7 +51,7 @@ def elect(
     electable = []
     unknown = []
     for tp in dict.fromkeys(asked):
-        if not ctx.is_known(tp):
+        if tp.partition not in ctx.topic_assignment(tp.topic):
             unknown.append(tp)
             elections[tp] = KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."

@@ -27,7 +27,7 @@ def on_log_dir_event(ctx: ControllerContext, event: LogDirEventNotification) -> 
     broker_ids = sorted(b for b in announced if b is not None and b in ctx.brokers)
     if broker_ids:
         ctx.journal.info(f"Handling log directory failure for brokers {broker_ids}")
-        yield from replica_machine.to_online(ctx, ctx.hosted_replicas_on(broker_ids))
+        yield from replica_machine.to_online(ctx, replica_machine.hosted_on(ctx, broker_ids))
     yield from write([Delete(path) for path in paths])
 
 
