@@ -61,7 +61,9 @@ class RenamedLogs:
         Nobody may write to them meanwhile."""
         by_dir: dict[Path, dict[TopicPartition, Log]] = {}
         for tp, log in found.items():
-            if self._dirs[log.data_dir].offline is None:
+            # What is written ahead of a rename must not be said of another log that has the name.
+            is_free = self._table.get(tp) is None and self._table.get(log.tp) is log
+            if is_free and self._dirs[log.data_dir].offline is None:
                 by_dir.setdefault(log.data_dir, {})[tp] = log
         done: list[TopicPartition] = []
         for path, logs in by_dir.items():
@@ -86,8 +88,6 @@ class RenamedLogs:
     def _rename(self, tp: TopicPartition, log: Log) -> bool:
         """Raises OSError."""
         old, target = log.tp, log.data_dir / str(tp)
-        if self._table.get(old) is not log or self._table.get(tp) is not None:
-            return False
         log.release()
         try:
             self._runtime.disk.rename(log.folder, target)
