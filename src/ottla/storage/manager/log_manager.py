@@ -318,8 +318,9 @@ class LogManager:
         if log is not None:
             self._discard(log)
 
-    async def set_aside(self, tp: TopicPartition) -> None:
-        """The folder gets a name that nobody loads, and stays; the partition's name is free."""
+    async def set_aside(self, tp: TopicPartition, is_idle: Callable[[], bool]) -> None:
+        """The folder gets a name that nobody loads, and stays; the partition's name is free. Not
+        where somebody uses the log again by the time that it is flushed."""
         log = self._table.get(tp)
         if log is None:
             return
@@ -327,7 +328,7 @@ class LogManager:
             await self.flusher.flush(log)
         except KafkaError:
             return  # its data folder is offline now, and the log with it
-        if self._table.get(tp) is log and self.strays.add(log):
+        if self._table.get(tp) is log and is_idle() and self.strays.add(log):
             self.delete_future(tp)
             self._table.remove(tp)
             self.dirs[log.data_dir].log_count -= 1

@@ -269,7 +269,7 @@ async def test_a_log_that_is_set_aside_or_moved_takes_its_id_along(tmp_path: Pat
     logs = await restarted(one, two)
     assert ids_of(logs) == {A: TOPIC_ID} and logs.get_or_create(A).data_dir == target
     logs.get_or_create(B, topic_id=OTHER_ID)
-    await logs.set_aside(B)
+    await logs.set_aside(B, lambda: True)
     assert [stray.topic_id for stray in await logs.strays.describe()] == [OTHER_ID]
     logs.get_or_create(B, topic_id=TOPIC_ID)
     await killed(logs)
