@@ -60,6 +60,9 @@ def load_log(
     names = renamed_files.tidy(disk, folder)
     if checkpoints.PARTITION_METADATA in names:
         log.topic_id = log.side_files.read_topic_id()
+        if not clean:
+            # A killed process leaves what this one reads, and a power cut may still take it back.
+            log.side_files.unsynced.add(folder / checkpoints.PARTITION_METADATA)
     if ZERO_TOPIC_ID == log.topic_id != shared_id:
         log.topic_id = log.side_files.shared_id = shared_id
     if not recovery_point and not start_offset and not was_compacted and _is_unborn(names):

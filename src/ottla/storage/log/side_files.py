@@ -40,6 +40,13 @@ class SideFiles:
         )
         self.shared_id = None
 
+    @property
+    def needs_line(self) -> bool:
+        """Whether a power cut may leave the topic id in the data folder's file alone: the log has
+        no file of its own for it yet, or one that was not synced."""
+        own = self.folder / checkpoints.PARTITION_METADATA
+        return self.shared_id is not None or own in self.unsynced
+
     def write_shared_id(self) -> None:
         """The folder tells whose it is, wherever it goes; synced with the next flush."""
         if self.shared_id is not None:
@@ -48,7 +55,7 @@ class SideFiles:
     def secure_id(self) -> None:
         """Before a log's first record: a power cut that takes the id must not leave records, of
         which nobody could tell whose they are. Raises OSError."""
-        if self.shared_id is not None and self.on_first_record is not None:
+        if self.needs_line and self.on_first_record is not None:
             self.on_first_record()
 
     def read_topic_id(self) -> TopicId:

@@ -70,11 +70,7 @@ class RenamedLogs:
             try:
                 # A power cut between two renames finds ids and checkpoints under either name.
                 self._dirs[path].shared_ids.add(
-                    {
-                        str(tp): log.topic_id
-                        for tp, log in logs.items()
-                        if log.side_files.shared_id is not None
-                    }
+                    {str(tp): log.topic_id for tp, log in logs.items() if log.side_files.needs_line}
                 )
                 self._dirs[path].write_all(self._table.logs_in(path), also=logs)
                 renamed = [tp for tp, log in logs.items() if self._rename(tp, log)]

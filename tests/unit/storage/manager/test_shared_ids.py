@@ -343,6 +343,79 @@ async def test_no_power_cut_leaves_records_without_an_id(seed: int, is_killed: b
     await logs.shutdown()
 
 
+class CutDisk:
+    """The disk of one host in memory, and the processes that use it one after the other."""
+
+    def __init__(self, seed: int) -> None:
+        self.host = SimDisk(str(seed), lambda: START_MS)
+        self.folder = Path("/data")
+        self._alive = [True]
+
+    async def start(self) -> LogManager:
+        alive = self._alive
+        self.disk = ProcessDisk(self.host, lambda: alive[0])
+        logs = manager(self.folder, disk=self.disk)
+        await logs.start()
+        self.disk.sync_dir(Path("/"))
+        return logs
+
+    async def after_power_cut(self, logs: LogManager) -> dict[TopicPartition, bytes]:
+        """Which logs a start finds, and their ids. What was made has its name on disk: records and
+        folders that are there are what a cut is bad for."""
+        for name in ("", *self.host.folder_names(self.folder)):
+            self.disk.sync_dir(self.folder / name)
+        self.host.power_cut()
+        self._alive[0], self._alive = False, [True]
+        await killed(logs)
+        logs = await self.start()
+        found = ids_of(logs)
+        await logs.shutdown()
+        return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_an_id_that_a_killed_broker_wrote_keeps_its_line_until_it_is_on_disk(
+    seed: int,
+) -> None:
+    """It had begun to flush. The next one reads the file that was written for that."""
+    host = CutDisk(seed)
+    logs = await host.start()
+    for tp, topic_id in ((A, TOPIC_ID), (B, OTHER_ID)):
+        log = logs.get_or_create(tp, topic_id=topic_id)
+        log.append_as_leader(batch(1), 0)
+        log.begin_flush()
+    await killed(logs)
+    logs = await host.start()
+    renamed = TopicPartition("renamed", 7)
+    assert await logs.renamed.rename(logs.renamed.find({renamed: OTHER_ID})) == [renamed]
+    if seed % 2:
+        await logs.shutdown()
+        logs = await host.start()
+    assert await host.after_power_cut(logs) == {A: TOPIC_ID, renamed: OTHER_ID}
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_first_record_does_not_trust_what_a_flush_has_only_begun(seed: int) -> None:
+    """The log has its own file by then, which is not on disk yet."""
+    host = CutDisk(seed)
+    logs = await host.start()
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    log.begin_flush()
+    log.append_as_leader(batch(1), 0)
+    assert await host.after_power_cut(logs) == {A: TOPIC_ID}
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_log_that_comes_back_from_the_trash_keeps_its_id(seed: int) -> None:
+    host = CutDisk(seed)
+    logs = await host.start()
+    logs.get_or_create(A, topic_id=TOPIC_ID).append_as_leader(batch(1), 0)
+    assert await logs.trash_moves.keep(A, lambda: True)
+    back = TopicPartition("back", 0)
+    await logs.trash_moves.bring_back({back: TOPIC_ID})
+    assert await host.after_power_cut(logs) == {back: TOPIC_ID}
+
+
 async def test_a_new_log_is_secured_while_it_waits_for_its_first_record(tmp_path: Path) -> None:
     class SyncingDisk(SystemDisk):
         synced = 0
