@@ -156,7 +156,10 @@ class ControllerOrders:
             log.is_stray = False
         if partition is not None and state.leader_epoch <= partition.leader_epoch:
             if log is not None and log.topic_id == ZERO_TOPIC_ID != order.topic_id:
-                self._logs.ids.assign(log, order.topic_id)
+                try:
+                    self._logs.ids.assign(log, order.topic_id)
+                except KafkaError as error:
+                    return error.code
             asked, current = state.leader_epoch, partition.leader_epoch
             self.log.fenced("LeaderAndIsr request", sender, tp, asked, current)
             return ErrorCode.STALE_CONTROLLER_EPOCH

@@ -284,7 +284,7 @@ class LogManager:
         made: list[Log] = []
 
         def work() -> None:
-            for data_dir in self.dirs:
+            for data_dir in {place.path: place for place, _ in plans}.values():
                 here = {str(tp): wanted[tp] for place, tp in plans if place is data_dir}
                 data_dir.shared_ids.add(here)
                 data_dir.secure_ids()
@@ -391,8 +391,11 @@ class LogManager:
         try:
             copy.release()
             self._forget_namesake(self.dirs[copy.data_dir], tp)
-            self.dirs[copy.data_dir].shared_ids.add({str(tp): copy.topic_id})
+            self.dirs[copy.data_dir].shared_ids.add({str(tp): current.topic_id})
             self.dirs[copy.data_dir].secure_ids()
+            if copy.topic_id != current.topic_id:
+                # A power cut took the copy's, or an order told the log's since the copy was made.
+                copy.assign_topic_id(current.topic_id, is_shared=True)
             self._runtime.disk.rename(copy.folder, target)
             # A power cut must not take this name back and leave the log set aside.
             self._runtime.disk.sync_dir(copy.data_dir)

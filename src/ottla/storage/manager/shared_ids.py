@@ -20,14 +20,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from zlib import crc32
 
-from ottla.runtime import Disk
+from ottla.runtime import Disk, File
 from ottla.types import ZERO_TOPIC_ID, TopicId, format_topic_id, parse_topic_id
 
 logger = logging.getLogger(__name__)
 FILE_NAME = "topic-ids-of-small-logs"
 _HEAD = b"ottla-topic-ids 1\n"
-# In the place of a number of lines: damage, a last line without its end, or an append that failed
-# half way.
+# In the place of a number of lines: damage, a last line without its end, an append that failed half
+# way, or a sync that failed. What the file has is not known then, and it is written anew.
 _UNKNOWN = -1
 
 
@@ -139,18 +139,28 @@ class SharedIds:
         with self._lock:
             if self._is_synced and self._is_name_synced:
                 return
+            if self._lines == _UNKNOWN:
+                self._rewrite()
+                return
             seen = self._changes
             file = self._disk.open(self._path, create=False)
         try:
-            file.sync()
+            self._sync(file)
+        except OSError:
+            # The system may have dropped what it could not write, and the next sync would succeed.
+            self._lines = _UNKNOWN
+            raise
         finally:
             file.close()
-        if not self._is_name_synced:
-            self._disk.sync_dir(self._path.parent)
         with self._lock:
             self._is_name_synced = True
             if self._changes == seen:
                 self._is_synced = True
+
+    def _sync(self, file: File) -> None:
+        file.sync()
+        if not self._is_name_synced:
+            self._disk.sync_dir(self._path.parent)
 
     def drop(self, name: str) -> None:
         """A folder that has its own id now or another name. The file still has the line: see
@@ -166,6 +176,7 @@ class SharedIds:
 
     def _rewrite(self) -> None:
         self._ids = {name: id for name, id in self._ids.items() if id != ZERO_TOPIC_ID}
+        self._lines = _UNKNOWN
         self._disk.write_atomically(self._path, _HEAD + encode_lines(self._ids))
         self._is_there = self._is_synced = self._is_name_synced = True
         self._changes += 1

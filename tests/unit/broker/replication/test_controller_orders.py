@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.errors import ErrorCode
+from ottla.storage.manager.shared_ids import SharedIds
 from ottla.types import ZERO_TOPIC_ID
 from tests.support.broker.replica_cluster import (
     TOPIC_ID,
@@ -46,3 +48,22 @@ async def test_a_log_in_use_gets_its_id_and_keeps_its_records(brokers: MakeBroke
     await broker.produce(3)
     broker.order(1, 2, replicas=[0, 1])
     assert (broker.log.topic_id, broker.log.end_offset) == (TOPIC_ID, 3)
+
+
+async def test_a_disk_that_takes_no_id_costs_its_own_partitions_only(
+    brokers: MakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the whole request, which may be about thousands of others."""
+    (broker,) = await brokers(1)
+    broker.know([0, 1])
+    broker.order(0, 1, replicas=[0, 1], topic_id=ZERO_TOPIC_ID, version=1)
+    await broker.produce(3)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(SharedIds, "add", full)
+    # Of an epoch that it knows: it brings the id alone.
+    assert broker.order(0, 1, replicas=[0, 1]) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.log_manager.dirs.offline() == [broker.log_manager.config.log_dirs[0]]
+    assert broker.order(0, 2, replicas=[0, 1]) is ErrorCode.KAFKA_STORAGE_ERROR

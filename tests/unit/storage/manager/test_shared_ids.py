@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from ottla.runtime import File, SystemDisk
+from ottla.errors import ErrorCode, KafkaError
+from ottla.runtime import File, SystemDisk, SystemFile
 from ottla.simulation.disk import ProcessDisk, SimDisk
 from ottla.storage import checkpoints
 from ottla.storage.log.small_logs import NOTES
@@ -209,7 +211,7 @@ class FullDisk(SystemDisk):
 
     def open(self, path: Path, *, create: bool = True) -> File:
         file = super().open(path, create=create)
-        if self.is_full and path.name == FILE_NAME:
+        if self.is_full and create and path.name == FILE_NAME:
             file.append(b"\nhalf of a l")
             file.close()
             raise OSError(28, "No space left on device")
@@ -414,6 +416,100 @@ async def test_a_log_that_comes_back_from_the_trash_keeps_its_id(seed: int) -> N
     back = TopicPartition("back", 0)
     await logs.trash_moves.bring_back({back: TOPIC_ID})
     assert await host.after_power_cut(logs) == {back: TOPIC_ID}
+
+
+@pytest.mark.parametrize(
+    "torn", [b"", bytes(43), b"version: 0\ntopic"], ids=["empty", "zeros", "cut"]
+)
+async def test_a_torn_id_is_not_left_for_another_broker(tmp_path: Path, torn: bytes) -> None:
+    """Apache Kafka takes the whole data folder out of use for it, and nothing else of a small log's
+    is written at a clean stop."""
+    logs = await restarted(tmp_path)
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    log.append_as_leader(batch(1), 0)
+    log.begin_flush()
+    await killed(logs)
+    path = tmp_path / str(A) / checkpoints.PARTITION_METADATA
+    path.write_bytes(torn)
+    logs = await restarted(tmp_path)
+    assert ids_of(logs) == {A: TOPIC_ID}
+    await logs.shutdown()
+    assert names_in(tmp_path / str(A)) == {LOG_FILE}
+    logs = await restarted(tmp_path)
+    assert ids_of(logs) == {A: TOPIC_ID}
+    await logs.flusher.flush(logs.get_or_create(A))
+    assert checkpoints.decode_partition_metadata(path.read_bytes()) == TOPIC_ID
+    await logs.shutdown()
+
+
+class FailingFile(SystemFile):
+    def sync(self) -> None:
+        self.truncate(0)
+        raise OSError(5, "Input/output error")
+
+
+class FailingSyncs(SystemDisk):
+    """The first sync of the file of ids fails, and the system forgets what it could not write: the
+    next one would have nothing to do and succeed, as on Linux."""
+
+    has_failed = False
+
+    def open(self, path: Path, *, create: bool = True) -> File:
+        if path.name == FILE_NAME and not create and not self.has_failed:
+            self.has_failed = True
+            return FailingFile(os.open(path, os.O_RDWR))
+        return super().open(path, create=create)
+
+
+async def test_a_sync_that_failed_is_not_repeated_but_all_is_written_anew(tmp_path: Path) -> None:
+    ids = SharedIds(FailingSyncs(), tmp_path)
+    ids.add({str(A): TOPIC_ID, str(B): OTHER_ID})
+    with pytest.raises(OSError, match="Input/output"):
+        ids.make_durable()
+    ids.make_durable()
+    assert decode((tmp_path / FILE_NAME).read_bytes()) == ({str(A): TOPIC_ID, str(B): OTHER_ID}, 0)
+
+
+async def test_a_sync_that_failed_while_logs_were_made_ahead_is_made_up_for(tmp_path: Path) -> None:
+    disk = FailingSyncs()
+    logs = manager(tmp_path, disk=disk)
+    await logs.start()
+    wanted = {TopicPartition("many", number): OTHER_ID for number in range(200)}
+    await logs.create_ahead(wanted)
+    for tp, topic_id in wanted.items():
+        logs.get_or_create(tp, topic_id=topic_id).append_as_leader(batch(1), 0)
+    await killed(logs)
+    logs = await restarted(tmp_path)
+    assert ids_of(logs) == wanted
+    await logs.shutdown()
+
+
+async def test_a_copy_gets_the_id_that_the_log_has_by_then(tmp_path: Path) -> None:
+    """A power cut took the copy's, or the log had none itself when the copy was begun."""
+    one, two = tmp_path / "x", tmp_path / "y"
+    logs = await restarted(one, two)
+    log = logs.get_or_create(A)
+    target = two if log.data_dir == one else one
+    logs.create_future(A, target)
+    logs.ids.assign(log, TOPIC_ID)
+    assert logs.replace_with_future(A).topic_id == TOPIC_ID
+    await killed(logs)
+    logs = await restarted(one, two)
+    assert ids_of(logs) == {A: TOPIC_ID} and logs.get_or_create(A).data_dir == target
+    await logs.shutdown()
+
+
+async def test_a_full_disk_that_takes_no_id_fails(tmp_path: Path) -> None:
+    disk = FullDisk()
+    logs = manager(tmp_path, disk=disk)
+    await logs.start()
+    log = logs.get_or_create(A)
+    disk.is_full = True
+    with pytest.raises(KafkaError) as raised:
+        logs.ids.assign(log, TOPIC_ID)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert logs.dirs.offline() == [tmp_path] and log.topic_id == ZERO_TOPIC_ID
+    await logs.shutdown()
 
 
 async def test_a_new_log_is_secured_while_it_waits_for_its_first_record(tmp_path: Path) -> None:
