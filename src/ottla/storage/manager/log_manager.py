@@ -388,14 +388,16 @@ class LogManager:
         if copy is None or current is None:
             raise InvariantViolated(f"{tp} is not being moved")
         target = copy.data_dir / str(tp)
+        is_nameless = copy.topic_id == ZERO_TOPIC_ID
+        topic_id = current.topic_id if is_nameless else copy.topic_id
         try:
             copy.release()
             self._forget_namesake(self.dirs[copy.data_dir], tp)
-            self.dirs[copy.data_dir].shared_ids.add({str(tp): current.topic_id})
+            self.dirs[copy.data_dir].shared_ids.add({str(tp): topic_id})
             self.dirs[copy.data_dir].secure_ids()
-            if copy.topic_id != current.topic_id:
+            if is_nameless and topic_id != ZERO_TOPIC_ID:
                 # A power cut took the copy's, or an order told the log's since the copy was made.
-                copy.assign_topic_id(current.topic_id, is_shared=True)
+                copy.assign_topic_id(topic_id, is_shared=True)
             self._runtime.disk.rename(copy.folder, target)
             # A power cut must not take this name back and leave the log set aside.
             self._runtime.disk.sync_dir(copy.data_dir)

@@ -484,14 +484,20 @@ async def test_a_sync_that_failed_while_logs_were_made_ahead_is_made_up_for(tmp_
     await logs.shutdown()
 
 
-async def test_a_copy_gets_the_id_that_the_log_has_by_then(tmp_path: Path) -> None:
-    """A power cut took the copy's, or the log had none itself when the copy was begun."""
+@pytest.mark.parametrize("is_log_nameless", [False, True])
+async def test_a_move_keeps_the_id_that_the_log_or_its_copy_has(
+    tmp_path: Path, is_log_nameless: bool
+) -> None:
+    """A power cut took one of them, or the log had none itself when the copy was begun."""
     one, two = tmp_path / "x", tmp_path / "y"
     logs = await restarted(one, two)
-    log = logs.get_or_create(A)
+    log = logs.get_or_create(A, topic_id=TOPIC_ID if is_log_nameless else ZERO_TOPIC_ID)
     target = two if log.data_dir == one else one
     logs.create_future(A, target)
-    logs.ids.assign(log, TOPIC_ID)
+    if is_log_nameless:
+        log.topic_id = ZERO_TOPIC_ID
+    else:
+        logs.ids.assign(log, TOPIC_ID)
     assert logs.replace_with_future(A).topic_id == TOPIC_ID
     await killed(logs)
     logs = await restarted(one, two)
