@@ -30,8 +30,8 @@ class SideFiles:
         self.unsynced: set[Path] = set()
         # The topic id, as long as only the data folder's file for all small logs has it.
         self.shared_id: TopicId | None = None
-        # Makes what that file says durable; raises OSError.
-        self.on_first_record: Callable[[], None] | None = None
+        # Makes what that file says of a folder durable; raises OSError.
+        self.on_first_record: Callable[[str], None] | None = None
 
     def write_topic_id(self, topic_id: TopicId) -> None:
         self._write(
@@ -56,7 +56,7 @@ class SideFiles:
         """Before a log's first record: a power cut that takes the id must not leave records, of
         which nobody could tell whose they are. Raises OSError."""
         if self.needs_line and self.on_first_record is not None:
-            self.on_first_record()
+            self.on_first_record(self.folder.name)
 
     def read_topic_id(self) -> TopicId:
         """Zeros where it is not known."""

@@ -50,7 +50,7 @@ class DataDir:
         self.log_count = 0
         self.shared_ids = SharedIds(runtime.disk, path)
         # One object for all logs of the folder.
-        self.secure_ids = self.shared_ids.make_durable
+        self.secure_id = self.shared_ids.secure
         self._writing = threading.Lock()
         self._order = 0
         # The `order` of what each checkpoint holds.

@@ -40,6 +40,6 @@ class IdSyncs:
             self._is_due.clear()
             for data_dir in self._dirs.usable():
                 try:
-                    await self._runtime.blocking(data_dir.secure_ids)
+                    await self._runtime.blocking(data_dir.shared_ids.make_durable)
                 except OSError as error:
                     self._dirs.failed(data_dir.path, error)

@@ -247,7 +247,7 @@ class LogManager:
 
     def _enter(self, log: Log) -> Log:
         log.on_roll = self.flusher.flush_soon
-        log.side_files.on_first_record = self.dirs[log.data_dir].secure_ids
+        log.side_files.on_first_record = self.dirs[log.data_dir].secure_id
         self._table.enter(log)
         return log
 
@@ -287,7 +287,7 @@ class LogManager:
             for data_dir in {place.path: place for place, _ in plans}.values():
                 here = {str(tp): wanted[tp] for place, tp in plans if place is data_dir}
                 data_dir.shared_ids.add(here)
-                data_dir.secure_ids()
+                data_dir.shared_ids.make_durable()
             for data_dir, tp in plans:
                 made.append(self._create(data_dir, tp, wanted[tp]))
 
@@ -394,7 +394,7 @@ class LogManager:
             copy.release()
             self._forget_namesake(self.dirs[copy.data_dir], tp)
             self.dirs[copy.data_dir].shared_ids.add({str(tp): topic_id})
-            self.dirs[copy.data_dir].secure_ids()
+            self.dirs[copy.data_dir].shared_ids.make_durable()
             if is_nameless and topic_id != ZERO_TOPIC_ID:
                 # A power cut took the copy's, or an order told the log's since the copy was made.
                 copy.assign_topic_id(topic_id, is_shared=True)

@@ -80,6 +80,8 @@ class SharedIds:
         self._is_synced = self._is_name_synced = True
         # How often something was written: a sync speaks of what was there when it began.
         self._changes = 0
+        # Names whose last lines no sync has seen, and by which change they came.
+        self._unsynced: dict[str, int] = {}
 
     def load(self) -> dict[str, TopicId]:
         """What the file says. `keep` has to follow."""
@@ -116,10 +118,9 @@ class SharedIds:
             new = {name: id for name, id in ids.items() if id != self._ids.get(name, ZERO_TOPIC_ID)}
             if not new:
                 return
-            lines, self._lines = self._lines, _UNKNOWN
-            if lines == _UNKNOWN:
+            if self._lines == _UNKNOWN:
                 self._rewrite()
-                lines = self._lines
+            lines, self._lines = self._lines, _UNKNOWN
             file = self._disk.open(self._path)
             try:
                 file.append((b"" if self._is_there else _HEAD) + encode_lines(new))
@@ -130,6 +131,7 @@ class SharedIds:
                 self._is_there, self._is_name_synced = True, False
             self._is_synced = False
             self._changes += 1
+            self._unsynced.update(dict.fromkeys(new, self._changes))
             self._lines = lines + len(new)
 
     def make_durable(self) -> None:
@@ -156,6 +158,12 @@ class SharedIds:
             self._is_name_synced = True
             if self._changes == seen:
                 self._is_synced = True
+            self._unsynced = {name: came for name, came in self._unsynced.items() if came > seen}
+
+    def secure(self, name: str) -> None:
+        """The line of this one; those of others wait for their own sync."""
+        if name in self._unsynced:
+            self.make_durable()
 
     def _sync(self, file: File) -> None:
         file.sync()
@@ -179,5 +187,6 @@ class SharedIds:
         self._lines = _UNKNOWN
         self._disk.write_atomically(self._path, _HEAD + encode_lines(self._ids))
         self._is_there = self._is_synced = self._is_name_synced = True
+        self._unsynced = {}
         self._changes += 1
         self._lines = len(self._ids) + 1

@@ -238,6 +238,22 @@ async def test_a_full_disk_takes_the_folder_offline_and_leaves_the_lines_good(
     await logs.shutdown()
 
 
+@pytest.mark.parametrize("failures", [1, 2, 3])
+def test_a_disk_that_is_full_again_and_again_leaves_the_lines_good(
+    tmp_path: Path, failures: int
+) -> None:
+    disk = FullDisk()
+    ids = SharedIds(disk, tmp_path)
+    ids.add({str(A): TOPIC_ID})
+    disk.is_full = True
+    for _ in range(failures):
+        with pytest.raises(OSError, match="No space"):
+            ids.add({str(B): OTHER_ID})
+    disk.is_full = False
+    ids.add({str(B): OTHER_ID})
+    assert decode((tmp_path / FILE_NAME).read_bytes()) == ({str(A): TOPIC_ID, str(B): OTHER_ID}, 0)
+
+
 async def test_many_logs_are_one_append_and_one_folder_each(tmp_path: Path) -> None:
     class CountingDisk(SystemDisk):
         opened = 0
@@ -518,15 +534,16 @@ async def test_a_full_disk_that_takes_no_id_fails(tmp_path: Path) -> None:
     await logs.shutdown()
 
 
+class SyncingDisk(SystemDisk):
+    synced = 0
+
+    def open(self, path: Path, *, create: bool = True) -> File:
+        if path.name == FILE_NAME and not create:
+            self.synced += 1
+        return super().open(path, create=create)
+
+
 async def test_a_new_log_is_secured_while_it_waits_for_its_first_record(tmp_path: Path) -> None:
-    class SyncingDisk(SystemDisk):
-        synced = 0
-
-        def open(self, path: Path, *, create: bool = True) -> File:
-            if path.name == FILE_NAME and not create:
-                self.synced += 1
-            return super().open(path, create=create)
-
     disk = SyncingDisk()
     logs = manager(tmp_path, disk=disk)
     await logs.start()
@@ -539,3 +556,44 @@ async def test_a_new_log_is_secured_while_it_waits_for_its_first_record(tmp_path
         log.append_as_leader(batch(1), 0)
     assert disk.synced == 1
     await logs.shutdown()
+
+
+async def test_a_first_record_does_not_wait_for_the_ids_of_other_logs(tmp_path: Path) -> None:
+    """On the event loop a slow disk would hold up everybody."""
+    disk = SyncingDisk()
+    logs = manager(tmp_path, disk=disk)
+    await logs.start()
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    await until(lambda: disk.synced)
+    await asyncio.sleep(0.05)
+    other = logs.get_or_create(B, topic_id=OTHER_ID)
+    log.append_as_leader(batch(1), 0)
+    assert disk.synced == 1
+    other.append_as_leader(batch(1), 0)
+    assert disk.synced == 2
+    await logs.shutdown()
+
+
+def test_a_line_that_came_during_a_sync_is_not_taken_for_synced(tmp_path: Path) -> None:
+    late: list[dict[str, bytes]] = []
+    synced: list[bytes] = []
+
+    class SlowFile(SystemFile):
+        def sync(self) -> None:
+            synced.append(self.read_at(self.size(), 0))
+            while late:
+                ids.add(late.pop())
+
+    class SlowDisk(SystemDisk):
+        def open(self, path: Path, *, create: bool = True) -> File:
+            return super().open(path) if create else SlowFile(os.open(path, os.O_RDWR))
+
+    ids = SharedIds(SlowDisk(), tmp_path)
+    ids.add({str(A): TOPIC_ID})
+    late.append({str(A): OTHER_ID, str(B): OTHER_ID})
+    ids.make_durable()
+    ids.secure("somebody-0")
+    assert [decode(data) for data in synced] == [({str(A): TOPIC_ID}, 0)]
+    ids.secure(str(A))
+    ids.secure(str(B))
+    assert [decode(data)[0] for data in synced[1:]] == [{str(A): OTHER_ID, str(B): OTHER_ID}]
