@@ -118,7 +118,7 @@ class SharedIds:
             new = {name: id for name, id in ids.items() if id != self._ids.get(name, ZERO_TOPIC_ID)}
             if not new:
                 return
-            if self._lines == _UNKNOWN:
+            if self._has_to_be_made_again():
                 self._rewrite()
             lines, self._lines = self._lines, _UNKNOWN
             file = self._disk.open(self._path)
@@ -141,7 +141,7 @@ class SharedIds:
         with self._lock:
             if self._is_synced and self._is_name_synced:
                 return
-            if self._lines == _UNKNOWN:
+            if self._has_to_be_made_again():
                 self._rewrite()
                 return
             seen = self._changes
@@ -181,6 +181,10 @@ class SharedIds:
         with self._lock:
             if self._is_there and (self._lines != len(self._ids) + 1 or not self._is_synced):
                 self._rewrite()
+
+    def _has_to_be_made_again(self) -> bool:
+        """Somebody may also have taken the file away."""
+        return self._lines == _UNKNOWN or (self._is_there and not self._disk.exists(self._path))
 
     def _rewrite(self) -> None:
         self._ids = {name: id for name, id in self._ids.items() if id != ZERO_TOPIC_ID}

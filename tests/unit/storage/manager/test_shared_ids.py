@@ -238,6 +238,27 @@ async def test_a_full_disk_takes_the_folder_offline_and_leaves_the_lines_good(
     await logs.shutdown()
 
 
+@pytest.mark.parametrize("is_synced", [False, True])
+async def test_a_file_that_somebody_takes_away_is_made_again(
+    tmp_path: Path, is_synced: bool
+) -> None:
+    logs = await restarted(tmp_path)
+    logs.get_or_create(A, topic_id=TOPIC_ID)
+    if is_synced:
+        await asyncio.sleep(0.05)
+    (tmp_path / FILE_NAME).unlink()
+    if is_synced:
+        logs.get_or_create(B, topic_id=OTHER_ID)
+    else:
+        logs.get_or_create(A).append_as_leader(batch(1), 0)
+    await asyncio.sleep(0.05)
+    assert not logs.dirs.offline()
+    await killed(logs)
+    logs = await restarted(tmp_path)
+    assert ids_of(logs) == {A: TOPIC_ID} | ({B: OTHER_ID} if is_synced else {})
+    await logs.shutdown()
+
+
 @pytest.mark.parametrize("failures", [1, 2, 3])
 def test_a_disk_that_is_full_again_and_again_leaves_the_lines_good(
     tmp_path: Path, failures: int
