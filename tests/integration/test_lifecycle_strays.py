@@ -9,12 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from ottla.metadata.ended import EndedTopicZnode
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.znodes import TopicZnode
 from ottla.process.node import Node
+from ottla.storage import checkpoints
 from ottla.storage.log.log import Log
+from ottla.storage.log.small_logs import NOTES
+from ottla.storage.manager.shared_ids import FILE_NAME
 from ottla.types import TopicPartition
 from tests.support.integration import lifecycle_helpers as h
 from tests.support.integration.local_cluster import LocalCluster
@@ -68,7 +72,7 @@ def ends(cluster: LocalCluster, tp: TopicPartition = T0) -> list[int | None]:
 
 
 def set_aside(cluster: LocalCluster, broker_id: int) -> list[Path]:
-    return sorted((cluster.folder / f"broker-{broker_id}").glob("t-0.*-stray"))
+    return sorted((cluster.folder / f"broker-{broker_id}").glob("t-*-stray"))
 
 
 async def ottla(cluster: LocalCluster, command: str, *arguments: str) -> str:
@@ -200,3 +204,47 @@ async def test_a_lost_entry_makes_a_stray(cluster: LocalCluster) -> None:
     node = await cluster.start(away)
     log = log_of(node)
     assert log is not None and log.is_stray and log.end_offset == 10
+
+
+def forget_id(folder: Path) -> None:
+    """As a power cut may leave a log: the records are there, and nothing says whose they are."""
+    (folder / checkpoints.PARTITION_METADATA).unlink(missing_ok=True)
+    for name in (FILE_NAME, NOTES):
+        (folder.parent / name).unlink(missing_ok=True)
+
+
+async def test_a_log_without_an_id_is_not_of_a_topic_with_fewer_partitions(
+    cluster: LocalCluster,
+) -> None:
+    await h.create(cluster, "t", [0], [0], [0])
+    await h.produce(cluster, "t", range(7), partition=1)
+    await vanish(cluster, "t")
+    await cluster.stop(0, controlled=False)
+    for partition in range(3):
+        forget_id(h.folder(cluster, 0, "t", partition))
+    await h.until_controller_known(cluster)
+    # The name goes to a topic that has one partition only.
+    await h.create(cluster, "t", [1])
+    await cluster.start(0)
+    await cluster.until(lambda: len(set_aside(cluster, 0)) == 1, "the records are set aside")
+    [aside] = set_aside(cluster, 0)
+    assert aside.name.startswith("t-1.") and (aside / "00000000000000000000.log").stat().st_size
+    # That one may be the topic's; the other one holds nothing.
+    assert h.folder(cluster, 0, "t").exists() and not h.folder(cluster, 0, "t", 2).exists()
+    # The topic gets that partition here: it begins at its beginning.
+    await expand(cluster, "t", [[0], [0]])
+    await h.produce(cluster, "t", range(2), partition=1)
+    assert ends(cluster, TopicPartition("t", 1))[0] == 2
+    assert set_aside(cluster, 0) == [aside]
+
+
+async def expand(cluster: LocalCluster, topic: str, replicas: list[list[int]]) -> None:
+    total = 1 + len(replicas)
+
+    def call() -> None:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        new = NewPartitions(topic, total, replica_assignment=replicas)
+        admin.create_partitions([new])[topic].result(15)
+
+    await asyncio.to_thread(call)
+    await cluster.until_all_know(topic, total, 1)

@@ -99,6 +99,7 @@ class ControllerOrders:
         )
         if not found:
             return
+        former = {tp: log.tp for tp, log in found.items()}
         for tp, log in found.items():
             self._replicas.stop_hosting(log.tp)
             self._logs.delete_future(log.tp)
@@ -107,7 +108,9 @@ class ControllerOrders:
                 await self._replicas.set_aside(tp)
             elif nameless is not None:
                 self._replicas.delete(tp)
-        await self._logs.renamed.rename(found)
+        # A newer order may have renamed one again while another log was set aside.
+        still = {tp: log for tp, log in found.items() if log.tp == former[tp]}
+        await self._logs.renamed.rename(still)
 
     async def make_logs_ahead(self, orders: Iterable[Order]) -> None:
         """The slow part of a large request, before its orders are carried out in one go."""
@@ -156,7 +159,10 @@ class ControllerOrders:
             log.is_stray = False
         if partition is not None and state.leader_epoch <= partition.leader_epoch:
             if log is not None and log.topic_id == ZERO_TOPIC_ID != order.topic_id:
-                self._logs.ids.assign(log, order.topic_id)
+                try:
+                    self._logs.ids.assign(log, order.topic_id)
+                except KafkaError as error:
+                    return error.code
             asked, current = state.leader_epoch, partition.leader_epoch
             self.log.fenced("LeaderAndIsr request", sender, tp, asked, current)
             return ErrorCode.STALE_CONTROLLER_EPOCH

@@ -16,7 +16,7 @@ from ottla.broker.quotas.replication import ALTER_LOG_DIRS_RATE, dynamic_rate
 from ottla.broker.replication.follower.truncation import start_at_batch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.log import Log
-from ottla.types import TopicPartition
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from ottla.wire.primitives import WireError
 
 if TYPE_CHECKING:
@@ -65,8 +65,15 @@ class LogDirMoves:
 
     def resume(self) -> None:
         """Goes on with moves whose replica is hosted (again)."""
-        for tp in self._log_manager.futures():
-            if self._partitions.get(tp) is not None:
+        for tp, copy in list(self._log_manager.futures().items()):
+            log = self._log_manager.get(tp)
+            if log is not None and _differ(log, copy):
+                # Its own log is in a folder that failed, or gone with one.
+                logger.warning(
+                    "%s is given up: its topic has ended or has another name", copy.folder
+                )
+                self.cancel(tp)
+            elif self._partitions.get(tp) is not None:
                 self._begin(tp)
 
     def forget(self, tp: TopicPartition) -> None:
@@ -170,3 +177,8 @@ def _settle_bounds(log: Log, copy: Log) -> None:
         copy.advance_start_offset(min(log.start_offset, copy.high_watermark))
     copy.cleaned_offset = min(log.cleaned_offset, copy.end_offset)
     copy.epochs.become(log.epochs)
+
+
+def _differ(log: Log, copy: Log) -> bool:
+    """Whether the copy is of another topic's log."""
+    return log.topic_id != copy.topic_id and ZERO_TOPIC_ID not in (log.topic_id, copy.topic_id)

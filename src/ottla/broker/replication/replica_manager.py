@@ -149,7 +149,7 @@ class ReplicaManager:
     async def set_aside(self, tp: TopicPartition) -> None:
         """Takes the replica away and keeps its log, under a name that nobody loads."""
         self.stop_hosting(tp)
-        await self.log_manager.set_aside(tp)
+        await self.log_manager.set_aside(tp, lambda: self.partitions.get(tp) is None)
 
     async def keep(self, tp: TopicPartition) -> bool:
         """Takes the replica away and puts its log into the trash; False where that fails."""

@@ -84,12 +84,20 @@ class StaleLogs:
         """
         log_manager = self._replicas.log_manager
         logs = {log.tp: log for log in log_manager.logs() if only is None or log.tp.topic in only}
+        ids = {tp: log.topic_id for tp, log in logs.items()}
+
+        def is_as_listed(tp: TopicPartition, log: Log) -> bool:
+            """A log that was made while the store was asked, or told its id, by an order, belongs
+            to a topic of now."""
+            return log_manager.get(tp) is log and log.topic_id == ids[tp]
+
         # In this order: see `judge`.
         topics = await self._topics_of(logs)
         ended = await self._ended_topics()
+        logs = {tp: log for tp, log in logs.items() if is_as_listed(tp, log)}
         verdicts = {tp: judge(log, topics[tp.topic], ended) for tp, log in logs.items()}
         # First of all: a log that has another name now may need the place of one that ended.
-        await self._take_away_ended(logs, verdicts)
+        await self._take_away_ended(logs, topics, ended)
         await self._follow_renames(
             [
                 log
@@ -99,8 +107,7 @@ class StaleLogs:
         )
         for tp, log in logs.items():
             topic = topics[tp.topic]
-            # A log that was made while the store was asked belongs to a topic of now.
-            if log_manager.get(tp) is not log:
+            if not is_as_listed(tp, log):
                 continue
             log.is_stray = verdicts[tp] is Verdict.STRAY
             if log.is_stray and topic is not None:
@@ -288,15 +295,21 @@ class StaleLogs:
     # --- doing ------------------------------------------------------------------------------
 
     async def _take_away_ended(
-        self, logs: Mapping[TopicPartition, Log], verdicts: Mapping[TopicPartition, Verdict]
+        self,
+        logs: Mapping[TopicPartition, Log],
+        topics: Mapping[str, TopicAssignment | None],
+        ended: Mapping[TopicId, EndedTopic],
     ) -> None:
+        """Judged as they are when their turn comes: while others went into the trash an order may
+        have found a use for an empty log that nobody owned."""
         log_manager = self._replicas.log_manager
         for tp, log in logs.items():
             if log_manager.get(tp) is not log:
                 continue
-            if verdicts[tp] is Verdict.ENDED:
+            verdict = judge(log, topics[tp.topic], ended)
+            if verdict is Verdict.ENDED:
                 self._delete(tp, "its topic was deleted")
-            elif verdicts[tp] is Verdict.KEPT:
+            elif verdict is Verdict.KEPT:
                 logger.info("the log of %s is kept: its topic was deleted and may come back", tp)
                 await self._replicas.keep(tp)
         await log_manager.removals.make_durable()

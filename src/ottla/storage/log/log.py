@@ -436,7 +436,7 @@ class Log:
         self.side_files.write_snapshot(self.producers)
 
     def begin_flush(self) -> Flush:
-        """What has to go to disk for all that was appended so far."""
+        """What has to go to disk for all that was appended so far; raises OSError."""
         # What is durable must not depend on a line that is not.
         self.side_files.write_shared_id()
         recovery_point = self.recovery_point

@@ -59,7 +59,7 @@ def load_log(
     log = Log(runtime, open_files, tp, folder, settings)
     names = renamed_files.tidy(disk, folder)
     if checkpoints.PARTITION_METADATA in names:
-        log.topic_id = log.side_files.read_topic_id()
+        _read_topic_id(log, disk, clean=clean)
     if ZERO_TOPIC_ID == log.topic_id != shared_id:
         log.topic_id = log.side_files.shared_id = shared_id
     if not recovery_point and not start_offset and not was_compacted and _is_unborn(names):
@@ -106,6 +106,17 @@ def load_log(
         log.write_snapshot()
     log.release()
     return log
+
+
+def _read_topic_id(log: Log, disk: Disk, *, clean: bool) -> None:
+    log.topic_id = log.side_files.read_topic_id()
+    path = log.folder / checkpoints.PARTITION_METADATA
+    if log.topic_id == ZERO_TOPIC_ID:
+        # Torn by a power cut. Apache Kafka takes a data folder with such a file out of use.
+        disk.remove(path)
+    elif not clean:
+        # A killed process leaves what this one reads, and a power cut may still take it back.
+        log.side_files.unsynced.add(path)
 
 
 def _is_unborn(names: list[str]) -> bool:

@@ -30,8 +30,8 @@ class SideFiles:
         self.unsynced: set[Path] = set()
         # The topic id, as long as only the data folder's file for all small logs has it.
         self.shared_id: TopicId | None = None
-        # Makes what that file says durable; raises OSError.
-        self.on_first_record: Callable[[], None] | None = None
+        # Makes what that file says of a folder durable; raises OSError.
+        self.on_first_record: Callable[[str], None] | None = None
 
     def write_topic_id(self, topic_id: TopicId) -> None:
         self._write(
@@ -39,6 +39,13 @@ class SideFiles:
             checkpoints.encode_partition_metadata(topic_id),
         )
         self.shared_id = None
+
+    @property
+    def needs_line(self) -> bool:
+        """Whether a power cut may leave the topic id in the data folder's file alone: the log has
+        no file of its own for it yet, or one that was not synced."""
+        own = self.folder / checkpoints.PARTITION_METADATA
+        return self.shared_id is not None or own in self.unsynced
 
     def write_shared_id(self) -> None:
         """The folder tells whose it is, wherever it goes; synced with the next flush."""
@@ -48,8 +55,8 @@ class SideFiles:
     def secure_id(self) -> None:
         """Before a log's first record: a power cut that takes the id must not leave records, of
         which nobody could tell whose they are. Raises OSError."""
-        if self.shared_id is not None and self.on_first_record is not None:
-            self.on_first_record()
+        if self.needs_line and self.on_first_record is not None:
+            self.on_first_record(self.folder.name)
 
     def read_topic_id(self) -> TopicId:
         """Zeros where it is not known."""

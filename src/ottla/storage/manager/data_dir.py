@@ -50,7 +50,7 @@ class DataDir:
         self.log_count = 0
         self.shared_ids = SharedIds(runtime.disk, path)
         # One object for all logs of the folder.
-        self.secure_ids = self.shared_ids.make_durable
+        self.secure_id = self.shared_ids.secure
         self._writing = threading.Lock()
         self._order = 0
         # The `order` of what each checkpoint holds.
@@ -131,21 +131,18 @@ class DataDir:
         self.log_count = len(found.logs)
         named = {*recovery_points, *starts, *watermarks, *cleaned}
         self.gone = dict.fromkeys(named.difference(log.tp for log in found.logs), self.order())
-        self._keep_ids(found.logs, shared_ids, clean=clean)
+        self._keep_ids(found.logs, shared_ids)
         return found
 
-    def _keep_ids(
-        self, logs: Iterable[Log], shared_ids: Mapping[str, TopicId], *, clean: bool
-    ) -> None:
-        """Lines of logs that have no id of their own. After a kill also of those that have: their
-        files may not be on disk yet."""
-        kept = {str(log.tp): id for log in logs if (id := log.side_files.shared_id) is not None}
-        if not clean:
-            kept |= {
-                str(log.tp): log.topic_id
-                for log in logs
-                if shared_ids.get(str(log.tp)) == log.topic_id
-            }
+    def _keep_ids(self, logs: Iterable[Log], shared_ids: Mapping[str, TopicId]) -> None:
+        """Lines of logs that have no id of their own, or none that is known to be on disk."""
+        kept: dict[str, TopicId] = {}
+        for log in logs:
+            name, files = str(log.tp), log.side_files
+            # A log that never had a line came with its own file, from another broker.
+            had_line = files.shared_id is not None or shared_ids.get(name) == log.topic_id
+            if files.needs_line and had_line:
+                kept[name] = log.topic_id
         self.shared_ids.keep(kept)
         self.shared_ids.make_durable()
 

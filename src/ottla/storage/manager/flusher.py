@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime
+from ottla.storage.log.flush import Flush
 from ottla.storage.log.log import Log
 from ottla.storage.manager.background import BackgroundTasks
 from ottla.storage.manager.data_dirs import DataDirs
@@ -26,12 +28,14 @@ class Flusher:
 
     async def flush(self, log: Log) -> None:
         """Makes everything appended so far durable, then moves the recovery point."""
-        flush = log.begin_flush()
+        flush: Flush | None = None
         try:
-            await self._runtime.blocking(lambda: flush.run(self._runtime.disk))
+            flush = log.begin_flush()
+            await self._runtime.blocking(partial(flush.run, self._runtime.disk))
         except FileNotFoundError:
             # The log was deleted meanwhile, or only a segment of it was: then nothing is noted yet.
-            log.epochs.dirty = log.epochs.dirty or flush.epochs is not None
+            if flush is not None and flush.epochs is not None:
+                log.epochs.dirty = True
             return
         except OSError as error:
             self._dirs.failed(log.data_dir, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.runtime import Runtime
 from ottla.storage.log.log import Log
 from ottla.storage.manager.data_dirs import DataDirs
@@ -20,8 +21,12 @@ class IdSyncs:
         self._is_due = asyncio.Event()
 
     def assign(self, log: Log, topic_id: TopicId) -> None:
-        """To a log that has none. Raises OSError."""
-        self._dirs[log.data_dir].shared_ids.add({str(log.tp): topic_id})
+        """To a log that has none. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        try:
+            self._dirs[log.data_dir].shared_ids.add({str(log.tp): topic_id})
+        except OSError as error:
+            self._dirs.failed(log.data_dir, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         log.assign_topic_id(topic_id, is_shared=True)
         self.soon()
 
@@ -35,6 +40,6 @@ class IdSyncs:
             self._is_due.clear()
             for data_dir in self._dirs.usable():
                 try:
-                    await self._runtime.blocking(data_dir.secure_ids)
+                    await self._runtime.blocking(data_dir.shared_ids.make_durable)
                 except OSError as error:
                     self._dirs.failed(data_dir.path, error)

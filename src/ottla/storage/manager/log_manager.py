@@ -247,7 +247,7 @@ class LogManager:
 
     def _enter(self, log: Log) -> Log:
         log.on_roll = self.flusher.flush_soon
-        log.side_files.on_first_record = self.dirs[log.data_dir].secure_ids
+        log.side_files.on_first_record = self.dirs[log.data_dir].secure_id
         self._table.enter(log)
         return log
 
@@ -284,10 +284,10 @@ class LogManager:
         made: list[Log] = []
 
         def work() -> None:
-            for data_dir in self.dirs:
+            for data_dir in {place.path: place for place, _ in plans}.values():
                 here = {str(tp): wanted[tp] for place, tp in plans if place is data_dir}
                 data_dir.shared_ids.add(here)
-                data_dir.secure_ids()
+                data_dir.shared_ids.make_durable()
             for data_dir, tp in plans:
                 made.append(self._create(data_dir, tp, wanted[tp]))
 
@@ -318,8 +318,9 @@ class LogManager:
         if log is not None:
             self._discard(log)
 
-    async def set_aside(self, tp: TopicPartition) -> None:
-        """The folder gets a name that nobody loads, and stays; the partition's name is free."""
+    async def set_aside(self, tp: TopicPartition, is_idle: Callable[[], bool]) -> None:
+        """The folder gets a name that nobody loads, and stays; the partition's name is free. Not
+        where somebody uses the log again by the time that it is flushed."""
         log = self._table.get(tp)
         if log is None:
             return
@@ -327,7 +328,7 @@ class LogManager:
             await self.flusher.flush(log)
         except KafkaError:
             return  # its data folder is offline now, and the log with it
-        if self._table.get(tp) is log and self.strays.add(log):
+        if self._table.get(tp) is log and is_idle() and self.strays.add(log):
             self.delete_future(tp)
             self._table.remove(tp)
             self.dirs[log.data_dir].log_count -= 1
@@ -387,11 +388,16 @@ class LogManager:
         if copy is None or current is None:
             raise InvariantViolated(f"{tp} is not being moved")
         target = copy.data_dir / str(tp)
+        is_nameless = copy.topic_id == ZERO_TOPIC_ID
+        topic_id = current.topic_id if is_nameless else copy.topic_id
         try:
             copy.release()
             self._forget_namesake(self.dirs[copy.data_dir], tp)
-            self.dirs[copy.data_dir].shared_ids.add({str(tp): copy.topic_id})
-            self.dirs[copy.data_dir].secure_ids()
+            self.dirs[copy.data_dir].shared_ids.add({str(tp): topic_id})
+            self.dirs[copy.data_dir].shared_ids.make_durable()
+            if is_nameless and topic_id != ZERO_TOPIC_ID:
+                # A power cut took the copy's, or an order told the log's since the copy was made.
+                copy.assign_topic_id(topic_id, is_shared=True)
             self._runtime.disk.rename(copy.folder, target)
             # A power cut must not take this name back and leave the log set aside.
             self._runtime.disk.sync_dir(copy.data_dir)

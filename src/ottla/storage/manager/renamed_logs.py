@@ -61,18 +61,16 @@ class RenamedLogs:
         Nobody may write to them meanwhile."""
         by_dir: dict[Path, dict[TopicPartition, Log]] = {}
         for tp, log in found.items():
-            if self._dirs[log.data_dir].offline is None:
+            # What is written ahead of a rename must not be said of another log that has the name.
+            is_free = self._table.get(tp) is None and self._table.get(log.tp) is log
+            if is_free and self._dirs[log.data_dir].offline is None:
                 by_dir.setdefault(log.data_dir, {})[tp] = log
         done: list[TopicPartition] = []
         for path, logs in by_dir.items():
             try:
                 # A power cut between two renames finds ids and checkpoints under either name.
                 self._dirs[path].shared_ids.add(
-                    {
-                        str(tp): log.topic_id
-                        for tp, log in logs.items()
-                        if log.side_files.shared_id is not None
-                    }
+                    {str(tp): log.topic_id for tp, log in logs.items() if log.side_files.needs_line}
                 )
                 self._dirs[path].write_all(self._table.logs_in(path), also=logs)
                 renamed = [tp for tp, log in logs.items() if self._rename(tp, log)]
@@ -86,8 +84,6 @@ class RenamedLogs:
     def _rename(self, tp: TopicPartition, log: Log) -> bool:
         """Raises OSError."""
         old, target = log.tp, log.data_dir / str(tp)
-        if self._table.get(old) is not log or self._table.get(tp) is not None:
-            return False
         log.release()
         try:
             self._runtime.disk.rename(log.folder, target)

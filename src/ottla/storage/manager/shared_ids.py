@@ -20,14 +20,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from zlib import crc32
 
-from ottla.runtime import Disk
+from ottla.runtime import Disk, File
 from ottla.types import ZERO_TOPIC_ID, TopicId, format_topic_id, parse_topic_id
 
 logger = logging.getLogger(__name__)
 FILE_NAME = "topic-ids-of-small-logs"
 _HEAD = b"ottla-topic-ids 1\n"
-# In the place of a number of lines: damage, a last line without its end, or an append that failed
-# half way.
+# In the place of a number of lines: damage, a last line without its end, an append that failed half
+# way, or a sync that failed. What the file has is not known then, and it is written anew.
 _UNKNOWN = -1
 
 
@@ -80,6 +80,8 @@ class SharedIds:
         self._is_synced = self._is_name_synced = True
         # How often something was written: a sync speaks of what was there when it began.
         self._changes = 0
+        # Names whose last lines no sync has seen, and by which change they came.
+        self._unsynced: dict[str, int] = {}
 
     def load(self) -> dict[str, TopicId]:
         """What the file says. `keep` has to follow."""
@@ -116,10 +118,9 @@ class SharedIds:
             new = {name: id for name, id in ids.items() if id != self._ids.get(name, ZERO_TOPIC_ID)}
             if not new:
                 return
-            lines, self._lines = self._lines, _UNKNOWN
-            if lines == _UNKNOWN:
+            if self._has_to_be_made_again():
                 self._rewrite()
-                lines = self._lines
+            lines, self._lines = self._lines, _UNKNOWN
             file = self._disk.open(self._path)
             try:
                 file.append((b"" if self._is_there else _HEAD) + encode_lines(new))
@@ -130,6 +131,7 @@ class SharedIds:
                 self._is_there, self._is_name_synced = True, False
             self._is_synced = False
             self._changes += 1
+            self._unsynced.update(dict.fromkeys(new, self._changes))
             self._lines = lines + len(new)
 
     def make_durable(self) -> None:
@@ -139,18 +141,34 @@ class SharedIds:
         with self._lock:
             if self._is_synced and self._is_name_synced:
                 return
+            if self._has_to_be_made_again():
+                self._rewrite()
+                return
             seen = self._changes
             file = self._disk.open(self._path, create=False)
         try:
-            file.sync()
+            self._sync(file)
+        except OSError:
+            # The system may have dropped what it could not write, and the next sync would succeed.
+            self._lines = _UNKNOWN
+            raise
         finally:
             file.close()
-        if not self._is_name_synced:
-            self._disk.sync_dir(self._path.parent)
         with self._lock:
             self._is_name_synced = True
             if self._changes == seen:
                 self._is_synced = True
+            self._unsynced = {name: came for name, came in self._unsynced.items() if came > seen}
+
+    def secure(self, name: str) -> None:
+        """The line of this one; those of others wait for their own sync."""
+        if name in self._unsynced:
+            self.make_durable()
+
+    def _sync(self, file: File) -> None:
+        file.sync()
+        if not self._is_name_synced:
+            self._disk.sync_dir(self._path.parent)
 
     def drop(self, name: str) -> None:
         """A folder that has its own id now or another name. The file still has the line: see
@@ -164,9 +182,15 @@ class SharedIds:
             if self._is_there and (self._lines != len(self._ids) + 1 or not self._is_synced):
                 self._rewrite()
 
+    def _has_to_be_made_again(self) -> bool:
+        """Somebody may also have taken the file away."""
+        return self._lines == _UNKNOWN or (self._is_there and not self._disk.exists(self._path))
+
     def _rewrite(self) -> None:
         self._ids = {name: id for name, id in self._ids.items() if id != ZERO_TOPIC_ID}
+        self._lines = _UNKNOWN
         self._disk.write_atomically(self._path, _HEAD + encode_lines(self._ids))
         self._is_there = self._is_synced = self._is_name_synced = True
+        self._unsynced = {}
         self._changes += 1
         self._lines = len(self._ids) + 1

@@ -131,6 +131,11 @@ class TrashMoves:
             note = f"{log.end_offset} {log.epochs.latest}".encode()
             self._runtime.disk.write_atomically(found.path / UNDELETED_FILE, note)
         target = found.data_dir / str(tp)
+        if log.side_files.needs_line:
+            # The name tells it no more.
+            ids = self._rooms.dirs[found.data_dir].shared_ids
+            ids.add({str(tp): found.topic_id})
+            ids.make_durable()
         self._runtime.disk.rename(found.path, target)
         self._runtime.disk.sync_dir(found.data_dir)
         log.data_dir = found.data_dir

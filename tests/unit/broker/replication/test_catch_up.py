@@ -3,136 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from ottla.broker.membership.metadata_cache import MetadataCache
 from ottla.broker.replication import catch_up
-from ottla.broker.replication.catch_up import CatchUp
-from ottla.broker.replication.stale_logs import StaleLogs
 from ottla.metadata.ended import EndedTopic, EndedTopicZnode
-from ottla.metadata.znodes import (
-    LeaderAndIsr,
-    ReplicaAssignment,
-    TopicPartitionStateZnode,
-    TopicZnode,
-)
+from ottla.metadata.znodes import ReplicaAssignment, TopicZnode
 from ottla.types import TopicPartition
 from ottla.zk.embedded import EmbeddedStore
 from tests.support.broker.cluster_messages import partition, update
+from tests.support.broker.logs_and_store import (
+    BrokerWithLogs,
+    broker_with_logs,
+    write_end,
+    write_state,
+    write_topic,
+)
 
 OLD, NEW, NEWER = b"o" * 16, b"n" * 16, b"m" * 16
 
 
-class Logs:
-    """Broker 1's logs as far as the look at them goes."""
-
-    def __init__(self) -> None:
-        self.by_partition: dict[TopicPartition, SimpleNamespace] = {}
-        self.removals = self.dirs = self
-        self.trash = SimpleNamespace(topic_ids=set)
-        self.offline_dirs: list[str] = []
-
-    def add(self, topic: str, number: int, topic_id: bytes, epoch: int = 0) -> SimpleNamespace:
-        tp = TopicPartition(topic, number)
-        epochs = SimpleNamespace(latest=epoch)
-        log = self.by_partition[tp] = SimpleNamespace(
-            tp=tp, topic_id=topic_id, end_offset=3, epochs=epochs, is_stray=False
-        )
-        return log
-
-    def logs(self) -> list[SimpleNamespace]:
-        return list(self.by_partition.values())
-
-    def futures(self) -> dict[TopicPartition, SimpleNamespace]:
-        return {}
-
-    def get(self, tp: TopicPartition) -> SimpleNamespace | None:
-        return self.by_partition.get(tp)
-
-    def offline(self) -> list[str]:
-        return self.offline_dirs
-
-    async def make_durable(self) -> bool:
-        return True
-
-
-class Broker:
-    def __init__(self, store: EmbeddedStore) -> None:
-        self.broker_id = 1
-        self.partitions = self
-        self.metadata_cache = MetadataCache()
-        self.log_manager = Logs()
-        self.hosts: set[TopicPartition] = set()
-        self.aside: list[str] = []
-        self.work: list[asyncio.Task[None]] = []
-        self.stale_logs = StaleLogs(store, self)  # type: ignore[arg-type]
-        listener = CatchUp(self.stale_logs, self.metadata_cache, self._spawn)
-        self.metadata_cache.add_listener(listener.metadata_came)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.work.append(asyncio.get_running_loop().create_task(work))
-
-    def get(self, tp: TopicPartition) -> TopicPartition | None:
-        return tp if tp in self.hosts else None
-
-    def delete(self, tp: TopicPartition) -> None:
-        del self.log_manager.by_partition[tp]
-
-    def stop_hosting(self, tp: TopicPartition) -> None:
-        self.hosts.discard(tp)
-
-    async def set_aside(self, tp: TopicPartition) -> None:
-        self.aside.append(str(tp))
-        del self.log_manager.by_partition[tp]
-
-    async def told(self, *arguments: Any, epoch: int, **named: Any) -> list[str]:
-        """Hears from the controller of this epoch; the logs that are left then."""
-        request = update(*arguments, **named)
-        request.controller_epoch = epoch
-        self.metadata_cache.update(request)
-        await asyncio.gather(*self.work)
-        return self.left()
-
-    def left(self) -> list[str]:
-        return sorted(map(str, self.log_manager.by_partition))
-
-    def strays(self) -> list[str]:
-        return sorted(str(log.tp) for log in self.log_manager.logs() if log.is_stray)
-
-
 @pytest.fixture
-async def broker(store: EmbeddedStore) -> Broker:
-    await store.create("/brokers")
-    await store.create("/brokers/topics")
-    await store.create("/ottla")
-    await store.create("/ottla/ended")
-    return Broker(store)
+async def broker(store: EmbeddedStore) -> BrokerWithLogs:
+    return await broker_with_logs(store)
 
 
-async def _topic(store: EmbeddedStore, name: str, topic_id: bytes | None, *replicas: int) -> None:
-    value = TopicZnode.encode({0: ReplicaAssignment(replicas)}, topic_id)
-    await store.create(TopicZnode.path(name), value)
-
-
-async def _state(store: EmbeddedStore, name: str, leader: int, epoch: int, *isr: int) -> None:
-    state = LeaderAndIsr(leader, epoch, isr or (leader,), 1, 0)
-    tp = TopicPartition(name, 0)
-    await store.create(f"/brokers/topics/{name}/partitions")
-    await store.create(f"/brokers/topics/{name}/partitions/0")
-    await store.create(TopicPartitionStateZnode.path(tp), TopicPartitionStateZnode.encode(state))
-
-
-async def _end(store: EmbeddedStore, name: str, topic_id: bytes, *brokers: int) -> None:
-    await store.create(EndedTopicZnode.path(topic_id), EndedTopicZnode.encode(name, brokers))
-
-
-async def test_topics_that_ended_leave_cache_and_disk(broker: Broker, store: EmbeddedStore) -> None:
-    await _topic(store, "here", OLD, 1)
-    await _end(store, "gone", NEW)
+async def test_topics_that_ended_leave_cache_and_disk(
+    broker: BrokerWithLogs, store: EmbeddedStore
+) -> None:
+    await write_topic(store, "here", OLD, 1)
+    await write_end(store, "gone", NEW)
     broker.log_manager.add("here", 0, OLD)
     broker.log_manager.add("gone", 0, NEW)
     known = {"here": [partition(0)], "gone": [partition(0)]}
@@ -146,7 +46,7 @@ async def test_topics_that_ended_leave_cache_and_disk(broker: Broker, store: Emb
 
 
 async def test_topics_that_are_lost_leave_the_cache_and_keep_their_logs(
-    broker: Broker, store: EmbeddedStore
+    broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
     broker.log_manager.add("lost", 0, OLD)
     known = {"lost": [partition(0)]}
@@ -156,28 +56,28 @@ async def test_topics_that_are_lost_leave_the_cache_and_keep_their_logs(
     assert await broker.stale_logs.settle() == frozenset()
     assert broker.left() == broker.strays() == ["lost-0"]
     # Written again with its id it is as before.
-    await _topic(store, "lost", OLD, 1)
+    await write_topic(store, "lost", OLD, 1)
     await broker.stale_logs.settle()
     assert broker.left() == ["lost-0"] and broker.strays() == []
 
 
 async def test_a_topic_made_again_elsewhere_takes_the_old_logs(
-    broker: Broker, store: EmbeddedStore
+    broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
-    await _topic(store, "t", NEW, 2)
-    await _end(store, "t", OLD)
+    await write_topic(store, "t", NEW, 2)
+    await write_end(store, "t", OLD)
     broker.log_manager.add("t", 0, OLD)
     broker.log_manager.add("t", 5, OLD)
     assert await broker.told(epoch=1) == []
 
 
 async def test_a_topic_made_again_by_hand_leaves_the_old_logs(
-    broker: Broker, store: EmbeddedStore
+    broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
     """They are in the way only where the new one is placed here too."""
     new_ids = {"here": NEW, "elsewhere": NEWER}
     for name, replica in (("here", 1), ("elsewhere", 2)):
-        await _topic(store, name, new_ids[name], replica)
+        await write_topic(store, name, new_ids[name], replica)
         broker.log_manager.add(name, 0, OLD)
         broker.hosts.add(TopicPartition(name, 0))
     known = {name: [partition(0)] for name in ("here", "elsewhere")}
@@ -187,10 +87,10 @@ async def test_a_topic_made_again_by_hand_leaves_the_old_logs(
 
 
 async def test_before_a_deletion_by_name_other_lives_are_set_aside(
-    broker: Broker, store: EmbeddedStore
+    broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
-    await _topic(store, "again", NEW, 2)
-    await _topic(store, "same", OLD, 2)
+    await write_topic(store, "again", NEW, 2)
+    await write_topic(store, "same", OLD, 2)
     for name in ("again", "same", "gone"):
         broker.log_manager.add(name, 0, OLD)
     await broker.stale_logs.spare_other_lives({"again", "same", "gone"})
@@ -198,10 +98,10 @@ async def test_before_a_deletion_by_name_other_lives_are_set_aside(
 
 
 async def test_a_broker_strikes_itself_off_and_the_last_one_removes_the_entry(
-    broker: Broker, store: EmbeddedStore
+    broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
-    await _end(store, "one", OLD, 1)
-    await _end(store, "two", NEW, 1, 2)
+    await write_end(store, "one", OLD, 1)
+    await write_end(store, "two", NEW, 1, 2)
     await store.create("/ottla/ended/notes", b"by hand")
     broker.log_manager.add("one", 0, OLD)
     broker.log_manager.offline_dirs = ["/failed"]
@@ -217,10 +117,10 @@ async def test_a_broker_strikes_itself_off_and_the_last_one_removes_the_entry(
 
 
 async def test_an_entry_does_not_count_before_the_znode_is_gone(
-    broker: Broker, store: EmbeddedStore
+    broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
-    await _topic(store, "t", OLD, 1)
-    await _end(store, "t", OLD, 1)
+    await write_topic(store, "t", OLD, 1)
+    await write_end(store, "t", OLD, 1)
     broker.log_manager.add("t", 0, OLD)
     assert await broker.told(epoch=1) == ["t-0"]
     assert await store.exists(EndedTopicZnode.path(OLD)) is not None
@@ -230,12 +130,12 @@ async def test_an_entry_does_not_count_before_the_znode_is_gone(
 
 
 async def test_a_partition_that_moved_away_is_deleted_only_by_the_stores_word(
-    broker: Broker, store: EmbeddedStore
+    broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
     ids = {"moved": OLD, "ours": NEW, "backup": b"b" * 16}
     for name, replicas, epoch in (("moved", (2, 3), 5), ("ours", (1, 2), 5), ("backup", (2,), 4)):
-        await _topic(store, name, ids[name], *replicas)
-        await _state(store, name, 2, epoch)
+        await write_topic(store, name, ids[name], *replicas)
+        await write_state(store, name, 2, epoch)
         broker.log_manager.add(name, 0, ids[name], epoch=4)
     known = {n: [partition(0, leader=2, replicas=[2, 3])] for n in ("moved", "ours", "backup")}
     left = await broker.told(known, ids=ids, epoch=1)
@@ -243,10 +143,10 @@ async def test_a_partition_that_moved_away_is_deleted_only_by_the_stores_word(
 
 
 async def test_a_leader_keeps_its_log_though_somebody_else_is_listed(
-    broker: Broker, store: EmbeddedStore
+    broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
-    await _topic(store, "led", OLD, 2)
-    await _topic(store, "in-sync", OLD, 2)
+    await write_topic(store, "led", OLD, 2)
+    await write_topic(store, "in-sync", OLD, 2)
     broker.log_manager.add("led", 0, OLD)
     broker.log_manager.add("in-sync", 0, OLD)
     known = {
@@ -258,14 +158,14 @@ async def test_a_leader_keeps_its_log_though_somebody_else_is_listed(
 
 
 async def test_a_log_from_before_a_move_goes_with_its_topic(
-    broker: Broker, store: EmbeddedStore
+    broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
     """The controller that deletes a topic asks its replicas only, and tells nothing of it."""
     await store.create("/admin")
     await store.create("/admin/delete_topics")
     await store.create("/admin/delete_topics/dying")
     for name, replica in (("dying", 2), ("staying", 2), ("known", 1)):
-        await _topic(store, name, OLD, replica)
+        await write_topic(store, name, OLD, replica)
         broker.log_manager.add(name, 0, OLD)
     broker.hosts.add(TopicPartition("known", 0))
     assert await broker.told(epoch=1) == ["dying-0", "known-0", "staying-0"]
@@ -274,24 +174,24 @@ async def test_a_log_from_before_a_move_goes_with_its_topic(
 
 
 async def test_a_log_from_before_a_move_goes_after_its_topic(
-    broker: Broker, store: EmbeddedStore
+    broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
-    await _topic(store, "known", OLD, 1)
+    await write_topic(store, "known", OLD, 1)
     await broker.told(epoch=1)
-    await _end(store, "gone", NEW)
+    await write_end(store, "gone", NEW)
     broker.log_manager.add("gone", 0, NEW)
     known = {"known": [partition(0, leader=1, replicas=[1])]}
     assert await broker.told(known, ids={"known": OLD}, epoch=1) == []
 
 
 async def test_a_topic_written_by_hand_tells_whose_the_logs_are_when_it_has_its_id(
-    broker: Broker, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+    broker: BrokerWithLogs, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catch_up, "_PAUSE_S", 0)
     for name in ("again", "same"):
-        await _topic(store, name, None, 2)
+        await write_topic(store, name, None, 2)
         broker.log_manager.add(name, 0, OLD)
-    await _end(store, "again", OLD)
+    await write_end(store, "again", OLD)
     unnamed = await broker.stale_logs.settle()
     assert unnamed == {"again", "same"}
     waiting = asyncio.create_task(catch_up.settle_when_named(broker.stale_logs, unnamed))

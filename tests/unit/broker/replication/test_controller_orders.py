@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
-from ottla.types import ZERO_TOPIC_ID
+from ottla.broker.replication.controller_orders import Order
+from ottla.errors import ErrorCode
+from ottla.storage.manager.shared_ids import SharedIds
+from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from tests.support.broker.replica_cluster import (
     TOPIC_ID,
     TP,
@@ -46,3 +53,40 @@ async def test_a_log_in_use_gets_its_id_and_keeps_its_records(brokers: MakeBroke
     await broker.produce(3)
     broker.order(1, 2, replicas=[0, 1])
     assert (broker.log.topic_id, broker.log.end_offset) == (TOPIC_ID, 3)
+
+
+async def test_a_disk_that_takes_no_id_costs_its_own_partitions_only(
+    brokers: MakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the whole request, which may be about thousands of others."""
+    (broker,) = await brokers(1)
+    broker.know([0, 1])
+    broker.order(0, 1, replicas=[0, 1], topic_id=ZERO_TOPIC_ID, version=1)
+    await broker.produce(3)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(SharedIds, "add", full)
+    # Of an epoch that it knows: it brings the id alone.
+    assert broker.order(0, 1, replicas=[0, 1]) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.log_manager.dirs.offline() == [broker.log_manager.config.log_dirs[0]]
+    assert broker.order(0, 2, replicas=[0, 1]) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_log_that_is_renamed_again_meanwhile_keeps_its_newest_name(
+    brokers: MakeBrokers,
+) -> None:
+    """A log that nobody knows stands where the order wants it, and is flushed before it goes."""
+    (broker,) = await brokers(1)
+    logs = broker.log_manager
+    log = logs.get_or_create(TopicPartition("older", 0), topic_id=TOPIC_ID)
+    logs.get_or_create(TP).append_as_leader(client_batch(3), leader_epoch=0)
+    order = Order(TP, TOPIC_ID, cast("Any", SimpleNamespace(replicas=[0])))
+    late = asyncio.ensure_future(broker.orders.take_over_renamed([order]))
+    await asyncio.sleep(0)
+    newest = TopicPartition("newest", 0)
+    assert await logs.renamed.rename({newest: log}) == [newest]
+    await late
+    assert (logs.get(newest), logs.get(TP)) == (log, None)
+    assert len(logs.strays.folders) == 1

@@ -23,6 +23,7 @@ from tests.support.broker.replica_cluster import (
 )
 
 __all__ = ["brokers"]
+OTHER_ID = b"x" * 16
 
 
 def use_two_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -198,3 +199,23 @@ async def test_what_cannot_be_moved(two_folders: None, brokers: MakeBrokers) -> 
     assert broker.log.data_dir == target  # it was remembered
     broker.log_manager.dirs.failed(target, OSError("broken"))
     assert await move(broker, target) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_copy_of_another_topics_log_never_takes_a_place(
+    two_folders: None, brokers: MakeBrokers
+) -> None:
+    """The folder of its log failed, and its topic was deleted and made again by the next start."""
+    [broker] = await brokers(1)
+    broker.order(0, 1, replicas=[0])
+    await broker.produce(5)
+    logs, old, target = broker.log_manager, broker.log, other_folder(broker)
+    copy = logs.create_future(TP, target)
+    copy.append_as_follower(old.read(0, 10_000, 5, min_one_batch=True))
+    broker.manager.stop_hosting(TP)
+    logs._table.remove(TP)
+    old.folder.rename(old.folder.parent.parent / "failed")
+    logs.prefer_dir(TP, old.data_dir)
+    broker.order(0, 1, replicas=[0], topic_id=OTHER_ID)
+    await broker.produce(1)
+    assert logs.future(TP) is None and not copy.folder.name.endswith("-future")
+    assert (broker.log.topic_id, broker.log.end_offset) == (OTHER_ID, 1)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.runtime import SystemDisk
+from ottla.errors import ErrorCode, KafkaError
+from ottla.runtime import File, SystemDisk
 from ottla.storage import checkpoints
 from ottla.types import TopicPartition
 from tests.support.storage.log_helpers import batch
@@ -70,4 +71,27 @@ async def test_epochs_that_a_flush_could_not_write_are_written_by_the_next(
     assert not (tmp_path / "a-0" / checkpoints.LEADER_EPOCHS).exists()
     await logs.flusher.flush(log)
     assert (tmp_path / "a-0" / checkpoints.LEADER_EPOCHS).read_text() == "0\n1\n1 0\n"
+    await logs.shutdown()
+
+
+async def test_a_full_disk_takes_the_folder_offline_where_a_flush_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one makes a file for the topic's id."""
+    logs = manager(tmp_path)
+    await logs.start()
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    log.append_as_leader(batch(3), 1)
+    opened = SystemDisk.open
+
+    def full(disk: SystemDisk, path: Path, *, create: bool = True) -> File:
+        if path.name == checkpoints.PARTITION_METADATA:
+            raise OSError(28, "No space left on device")
+        return opened(disk, path, create=create)
+
+    monkeypatch.setattr(SystemDisk, "open", full)
+    with pytest.raises(KafkaError) as raised:
+        await logs.flusher.flush(log)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert logs.dirs.offline() == [tmp_path]
     await logs.shutdown()

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.runtime import SystemDisk
 from ottla.storage import checkpoints
+from ottla.storage.manager.shared_ids import FILE_NAME
 from ottla.types import ZERO_TOPIC_ID, TopicPartition
 from tests.support.storage.log_helpers import all_offsets, batch
 from tests.support.storage.log_managers import TOPIC_ID, manager
@@ -88,8 +89,12 @@ async def test_a_name_that_is_taken_or_refused(
     log = logs.get_or_create(OLD, topic_id=TOPIC_ID)
     other = logs.get_or_create(NEW, topic_id=b"x" * 16)
     assert logs.renamed.find({NEW: TOPIC_ID}) == {}
+    lines = (tmp_path / FILE_NAME).read_bytes()
     assert await logs.renamed.rename({NEW: log}) == []
     assert (logs.get(OLD), logs.get(NEW)) == (log, other)
+    # Nothing is said of the other one: a start would believe it.
+    assert (tmp_path / FILE_NAME).read_bytes() == lines
+    assert not (tmp_path / checkpoints.RECOVERY_POINTS).exists()
     longer = TopicPartition("longer", 3)
 
     def too_long(disk: SystemDisk, source: Path, target: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from ottla.runtime import File, SystemDisk
+from ottla.errors import ErrorCode, KafkaError
+from ottla.runtime import File, SystemDisk, SystemFile
 from ottla.simulation.disk import ProcessDisk, SimDisk
 from ottla.storage import checkpoints
 from ottla.storage.log.small_logs import NOTES
@@ -209,7 +211,7 @@ class FullDisk(SystemDisk):
 
     def open(self, path: Path, *, create: bool = True) -> File:
         file = super().open(path, create=create)
-        if self.is_full and path.name == FILE_NAME:
+        if self.is_full and create and path.name == FILE_NAME:
             file.append(b"\nhalf of a l")
             file.close()
             raise OSError(28, "No space left on device")
@@ -234,6 +236,43 @@ async def test_a_full_disk_takes_the_folder_offline_and_leaves_the_lines_good(
     assert ids_of(logs) == {A: TOPIC_ID} | wanted
     assert logs.get_or_create(A).data_dir == first.data_dir
     await logs.shutdown()
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+async def test_a_file_that_somebody_takes_away_is_made_again(
+    tmp_path: Path, is_synced: bool
+) -> None:
+    logs = await restarted(tmp_path)
+    logs.get_or_create(A, topic_id=TOPIC_ID)
+    if is_synced:
+        await asyncio.sleep(0.05)
+    (tmp_path / FILE_NAME).unlink()
+    if is_synced:
+        logs.get_or_create(B, topic_id=OTHER_ID)
+    else:
+        logs.get_or_create(A).append_as_leader(batch(1), 0)
+    await asyncio.sleep(0.05)
+    assert not logs.dirs.offline()
+    await killed(logs)
+    logs = await restarted(tmp_path)
+    assert ids_of(logs) == {A: TOPIC_ID} | ({B: OTHER_ID} if is_synced else {})
+    await logs.shutdown()
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3])
+def test_a_disk_that_is_full_again_and_again_leaves_the_lines_good(
+    tmp_path: Path, failures: int
+) -> None:
+    disk = FullDisk()
+    ids = SharedIds(disk, tmp_path)
+    ids.add({str(A): TOPIC_ID})
+    disk.is_full = True
+    for _ in range(failures):
+        with pytest.raises(OSError, match="No space"):
+            ids.add({str(B): OTHER_ID})
+    disk.is_full = False
+    ids.add({str(B): OTHER_ID})
+    assert decode((tmp_path / FILE_NAME).read_bytes()) == ({str(A): TOPIC_ID, str(B): OTHER_ID}, 0)
 
 
 async def test_many_logs_are_one_append_and_one_folder_each(tmp_path: Path) -> None:
@@ -269,7 +308,7 @@ async def test_a_log_that_is_set_aside_or_moved_takes_its_id_along(tmp_path: Pat
     logs = await restarted(one, two)
     assert ids_of(logs) == {A: TOPIC_ID} and logs.get_or_create(A).data_dir == target
     logs.get_or_create(B, topic_id=OTHER_ID)
-    await logs.set_aside(B)
+    await logs.set_aside(B, lambda: True)
     assert [stray.topic_id for stray in await logs.strays.describe()] == [OTHER_ID]
     logs.get_or_create(B, topic_id=TOPIC_ID)
     await killed(logs)
@@ -343,15 +382,189 @@ async def test_no_power_cut_leaves_records_without_an_id(seed: int, is_killed: b
     await logs.shutdown()
 
 
+class CutDisk:
+    """The disk of one host in memory, and the processes that use it one after the other."""
+
+    def __init__(self, seed: int) -> None:
+        self.host = SimDisk(str(seed), lambda: START_MS)
+        self.folder = Path("/data")
+        self._alive = [True]
+
+    async def start(self) -> LogManager:
+        alive = self._alive
+        self.disk = ProcessDisk(self.host, lambda: alive[0])
+        logs = manager(self.folder, disk=self.disk)
+        await logs.start()
+        self.disk.sync_dir(Path("/"))
+        return logs
+
+    async def after_power_cut(self, logs: LogManager) -> dict[TopicPartition, bytes]:
+        """Which logs a start finds, and their ids. What was made has its name on disk: records and
+        folders that are there are what a cut is bad for."""
+        for name in ("", *self.host.folder_names(self.folder)):
+            self.disk.sync_dir(self.folder / name)
+        self.host.power_cut()
+        self._alive[0], self._alive = False, [True]
+        await killed(logs)
+        logs = await self.start()
+        found = ids_of(logs)
+        await logs.shutdown()
+        return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_an_id_that_a_killed_broker_wrote_keeps_its_line_until_it_is_on_disk(
+    seed: int,
+) -> None:
+    """It had begun to flush. The next one reads the file that was written for that."""
+    host = CutDisk(seed)
+    logs = await host.start()
+    for tp, topic_id in ((A, TOPIC_ID), (B, OTHER_ID)):
+        log = logs.get_or_create(tp, topic_id=topic_id)
+        log.append_as_leader(batch(1), 0)
+        log.begin_flush()
+    await killed(logs)
+    logs = await host.start()
+    renamed = TopicPartition("renamed", 7)
+    assert await logs.renamed.rename(logs.renamed.find({renamed: OTHER_ID})) == [renamed]
+    if seed % 2:
+        await logs.shutdown()
+        logs = await host.start()
+    assert await host.after_power_cut(logs) == {A: TOPIC_ID, renamed: OTHER_ID}
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_first_record_does_not_trust_what_a_flush_has_only_begun(seed: int) -> None:
+    """The log has its own file by then, which is not on disk yet."""
+    host = CutDisk(seed)
+    logs = await host.start()
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    log.begin_flush()
+    log.append_as_leader(batch(1), 0)
+    assert await host.after_power_cut(logs) == {A: TOPIC_ID}
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_log_that_comes_back_from_the_trash_keeps_its_id(seed: int) -> None:
+    host = CutDisk(seed)
+    logs = await host.start()
+    logs.get_or_create(A, topic_id=TOPIC_ID).append_as_leader(batch(1), 0)
+    assert await logs.trash_moves.keep(A, lambda: True)
+    back = TopicPartition("back", 0)
+    await logs.trash_moves.bring_back({back: TOPIC_ID})
+    assert await host.after_power_cut(logs) == {back: TOPIC_ID}
+
+
+@pytest.mark.parametrize(
+    "torn", [b"", bytes(43), b"version: 0\ntopic"], ids=["empty", "zeros", "cut"]
+)
+async def test_a_torn_id_is_not_left_for_another_broker(tmp_path: Path, torn: bytes) -> None:
+    """Apache Kafka takes the whole data folder out of use for it, and nothing else of a small log's
+    is written at a clean stop."""
+    logs = await restarted(tmp_path)
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    log.append_as_leader(batch(1), 0)
+    log.begin_flush()
+    await killed(logs)
+    path = tmp_path / str(A) / checkpoints.PARTITION_METADATA
+    path.write_bytes(torn)
+    logs = await restarted(tmp_path)
+    assert ids_of(logs) == {A: TOPIC_ID}
+    await logs.shutdown()
+    assert names_in(tmp_path / str(A)) == {LOG_FILE}
+    logs = await restarted(tmp_path)
+    assert ids_of(logs) == {A: TOPIC_ID}
+    await logs.flusher.flush(logs.get_or_create(A))
+    assert checkpoints.decode_partition_metadata(path.read_bytes()) == TOPIC_ID
+    await logs.shutdown()
+
+
+class FailingFile(SystemFile):
+    def sync(self) -> None:
+        self.truncate(0)
+        raise OSError(5, "Input/output error")
+
+
+class FailingSyncs(SystemDisk):
+    """The first sync of the file of ids fails, and the system forgets what it could not write: the
+    next one would have nothing to do and succeed, as on Linux."""
+
+    has_failed = False
+
+    def open(self, path: Path, *, create: bool = True) -> File:
+        if path.name == FILE_NAME and not create and not self.has_failed:
+            self.has_failed = True
+            return FailingFile(os.open(path, os.O_RDWR))
+        return super().open(path, create=create)
+
+
+async def test_a_sync_that_failed_is_not_repeated_but_all_is_written_anew(tmp_path: Path) -> None:
+    ids = SharedIds(FailingSyncs(), tmp_path)
+    ids.add({str(A): TOPIC_ID, str(B): OTHER_ID})
+    with pytest.raises(OSError, match="Input/output"):
+        ids.make_durable()
+    ids.make_durable()
+    assert decode((tmp_path / FILE_NAME).read_bytes()) == ({str(A): TOPIC_ID, str(B): OTHER_ID}, 0)
+
+
+async def test_a_sync_that_failed_while_logs_were_made_ahead_is_made_up_for(tmp_path: Path) -> None:
+    disk = FailingSyncs()
+    logs = manager(tmp_path, disk=disk)
+    await logs.start()
+    wanted = {TopicPartition("many", number): OTHER_ID for number in range(200)}
+    await logs.create_ahead(wanted)
+    for tp, topic_id in wanted.items():
+        logs.get_or_create(tp, topic_id=topic_id).append_as_leader(batch(1), 0)
+    await killed(logs)
+    logs = await restarted(tmp_path)
+    assert ids_of(logs) == wanted
+    await logs.shutdown()
+
+
+@pytest.mark.parametrize("is_log_nameless", [False, True])
+async def test_a_move_keeps_the_id_that_the_log_or_its_copy_has(
+    tmp_path: Path, is_log_nameless: bool
+) -> None:
+    """A power cut took one of them, or the log had none itself when the copy was begun."""
+    one, two = tmp_path / "x", tmp_path / "y"
+    logs = await restarted(one, two)
+    log = logs.get_or_create(A, topic_id=TOPIC_ID if is_log_nameless else ZERO_TOPIC_ID)
+    target = two if log.data_dir == one else one
+    logs.create_future(A, target)
+    if is_log_nameless:
+        log.topic_id = ZERO_TOPIC_ID
+    else:
+        logs.ids.assign(log, TOPIC_ID)
+    assert logs.replace_with_future(A).topic_id == TOPIC_ID
+    await killed(logs)
+    logs = await restarted(one, two)
+    assert ids_of(logs) == {A: TOPIC_ID} and logs.get_or_create(A).data_dir == target
+    await logs.shutdown()
+
+
+async def test_a_full_disk_that_takes_no_id_fails(tmp_path: Path) -> None:
+    disk = FullDisk()
+    logs = manager(tmp_path, disk=disk)
+    await logs.start()
+    log = logs.get_or_create(A)
+    disk.is_full = True
+    with pytest.raises(KafkaError) as raised:
+        logs.ids.assign(log, TOPIC_ID)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert logs.dirs.offline() == [tmp_path] and log.topic_id == ZERO_TOPIC_ID
+    await logs.shutdown()
+
+
+class SyncingDisk(SystemDisk):
+    synced = 0
+
+    def open(self, path: Path, *, create: bool = True) -> File:
+        if path.name == FILE_NAME and not create:
+            self.synced += 1
+        return super().open(path, create=create)
+
+
 async def test_a_new_log_is_secured_while_it_waits_for_its_first_record(tmp_path: Path) -> None:
-    class SyncingDisk(SystemDisk):
-        synced = 0
-
-        def open(self, path: Path, *, create: bool = True) -> File:
-            if path.name == FILE_NAME and not create:
-                self.synced += 1
-            return super().open(path, create=create)
-
     disk = SyncingDisk()
     logs = manager(tmp_path, disk=disk)
     await logs.start()
@@ -364,3 +577,44 @@ async def test_a_new_log_is_secured_while_it_waits_for_its_first_record(tmp_path
         log.append_as_leader(batch(1), 0)
     assert disk.synced == 1
     await logs.shutdown()
+
+
+async def test_a_first_record_does_not_wait_for_the_ids_of_other_logs(tmp_path: Path) -> None:
+    """On the event loop a slow disk would hold up everybody."""
+    disk = SyncingDisk()
+    logs = manager(tmp_path, disk=disk)
+    await logs.start()
+    log = logs.get_or_create(A, topic_id=TOPIC_ID)
+    await until(lambda: disk.synced)
+    await asyncio.sleep(0.05)
+    other = logs.get_or_create(B, topic_id=OTHER_ID)
+    log.append_as_leader(batch(1), 0)
+    assert disk.synced == 1
+    other.append_as_leader(batch(1), 0)
+    assert disk.synced == 2
+    await logs.shutdown()
+
+
+def test_a_line_that_came_during_a_sync_is_not_taken_for_synced(tmp_path: Path) -> None:
+    late: list[dict[str, bytes]] = []
+    synced: list[bytes] = []
+
+    class SlowFile(SystemFile):
+        def sync(self) -> None:
+            synced.append(self.read_at(self.size(), 0))
+            while late:
+                ids.add(late.pop())
+
+    class SlowDisk(SystemDisk):
+        def open(self, path: Path, *, create: bool = True) -> File:
+            return super().open(path) if create else SlowFile(os.open(path, os.O_RDWR))
+
+    ids = SharedIds(SlowDisk(), tmp_path)
+    ids.add({str(A): TOPIC_ID})
+    late.append({str(A): OTHER_ID, str(B): OTHER_ID})
+    ids.make_durable()
+    ids.secure("somebody-0")
+    assert [decode(data) for data in synced] == [({str(A): TOPIC_ID}, 0)]
+    ids.secure(str(A))
+    ids.secure(str(B))
+    assert [decode(data)[0] for data in synced[1:]] == [{str(A): OTHER_ID, str(B): OTHER_ID}]
