@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.client.admin.client import Admin
+from ottla.errors import KafkaError
 from ottla.pipelines import topics
 from ottla.pipelines.copy import clone_groups, clone_topics, guess, planning
 from ottla.pipelines.copy.clone_report import CloneReport
@@ -102,6 +103,10 @@ def _count(number: int, noun: str) -> str:
 
 def plan(spec: CloneSpec, folder: CopyFolder) -> ClonePlan:
     """Changes nothing. Raises CopyError with the reason why it cannot be done."""
+    try:
+        names.validate(spec.target.topic)
+    except KafkaError as error:
+        raise CopyError(str(error)) from None
     if names.is_reserved(spec.target.topic):
         raise CopyError(f"{spec.target.topic} is a name that brokers keep for themselves")
     source = _with(spec.source, lambda admin: clone_topics.look_twice(admin, spec.source.topic))

@@ -3,9 +3,12 @@ went; whole resizes are in `tests/spark`."""
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -107,6 +110,28 @@ def test_patience_ends(resize: Any) -> None:
     with pytest.raises(CopyError):
         resize._swap(ask)
     assert resize._clock.now_s == 220
+
+
+def test_a_signal_in_the_midst_of_another(resize: Any) -> None:
+    """A handler runs between any two lines of the thread that waits, or of an earlier handler:
+    where these hold a lock, one that needs it waits for ever. Another thread stands for it."""
+    stuck: list[str] = []
+
+    def look(frame: FrameType, *_: object) -> Any:
+        other = threading.Thread(target=resize.stop, daemon=True)
+        other.start()
+        other.join(1)
+        if other.is_alive():
+            stuck.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+        return None if stuck else look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        resize.stop()
+    finally:
+        sys.settrace(before)
+    assert not stuck
 
 
 class Steps:
