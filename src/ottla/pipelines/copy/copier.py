@@ -190,7 +190,7 @@ class Copier:
                 )
             self._until = dict(end_offsets)
             self._wake.set()
-        if self._until is None:
+        if self._until is None and self._failure is None:
             raise CopyError("a copy that follows its source ends at given offsets only")
         while not self.wait(1.0):
             pass

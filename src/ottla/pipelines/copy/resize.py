@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ottla.client.admin.client import Admin
 from ottla.client.admin.resizing import ResizeBegun, ResizeEnd
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.pipelines import topics
 from ottla.pipelines.copy.clone_groups import GroupOutcome
 from ottla.pipelines.copy.clone_report import CloneReport
@@ -150,6 +150,26 @@ class Resize:
         self._stopping = True
 
     def run(self, watch: Callable[[Progress], None] = lambda progress: None) -> ResizeReport:
+        try:
+            return self._run(watch)
+        except OttlaError as error:
+            if self._stopping or self._is_under_way():
+                raise
+            raise CopyError(
+                f"{self._spec.source.topic} is not being resized any more: somebody gave that up, "
+                f"or deleted the topic ({error})"
+            ) from error
+
+    def _is_under_way(self) -> bool:
+        """As far as one can tell."""
+        source = self._spec.source
+        try:
+            known = with_admin(source, lambda admin: admin.resizes(source.topic))
+        except CopyError:
+            return True
+        return any(one.shadow == self._begun.shadow for one in known)
+
+    def _run(self, watch: Callable[[Progress], None]) -> ResizeReport:
         began_s = self._now_s()
         self._forget_others()
         steps = ResizeSteps(self._spec.source, self._begun)

@@ -99,6 +99,14 @@ def test_a_topic_that_was_made_again_ends_it(copier: Any, monkeypatch: pytest.Mo
         copier._copy(UNDER_WAY, look=False)
 
 
+def test_whoever_waits_for_the_end_hears_why_it_failed(copier: Any) -> None:
+    with pytest.raises(CopyError, match="at given offsets only"):
+        copier.finish()
+    copier._failure = SourceError("the topic is gone")
+    with pytest.raises(SourceError, match="the topic is gone"):
+        copier.finish()
+
+
 def copied(records: int, value: int) -> list[RangeResult]:
     return [RangeResult(0, Tally(records), b"", {0: PairResult(OrderDigest(records, value))})]
 

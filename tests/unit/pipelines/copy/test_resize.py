@@ -50,7 +50,9 @@ def resize(tmp_path: Path) -> Any:
     clock: Any = Clock()
     begun = ResizeBegun(OLD, "shadow", NEW, 12, 1, False, 0)
     spec = ResizeSpec(Endpoint("localhost:1", "orders"), 5, Partitioner.MURMUR2)
-    return Resize(nobody, spec, begun, CopyFolder(SystemDisk(), tmp_path), clock=clock)
+    made: Any = Resize(nobody, spec, begun, CopyFolder(SystemDisk(), tmp_path), clock=clock)
+    made._is_under_way = lambda: True
+    return made
 
 
 @pytest.mark.parametrize(
@@ -239,6 +241,16 @@ def test_a_copy_is_read_back_before_anybody_waits(resize: Any) -> None:
 def test_a_copy_that_differs_is_not_swapped(resize: Any) -> None:
     resize._copier = lambda: Checked((0, 1))
     with pytest.raises(CopyError, match=r"1 pairs .* orders stays as it is; .* --abort"):
+        resize.run()
+
+
+def test_one_that_somebody_gave_up_is_told_so(resize: Any) -> None:
+    resize._copier = lambda: Checked((0, 1))
+    resize._is_under_way = lambda: False
+    with pytest.raises(CopyError, match=r"orders is not being resized any more: .* \(1 pairs"):
+        resize.run()
+    resize.stop()
+    with pytest.raises(CopyError, match="stopped after"):
         resize.run()
 
 
