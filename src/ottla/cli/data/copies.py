@@ -211,6 +211,7 @@ def on_spark(name: str, master: str, make: Callable[[SparkSession], tuple[Work[R
         except OttlaError as error:
             raise OttlaError(f"{error} (Spark's own log: {log})") from None
         except KeyboardInterrupt:
+            log.unlink(missing_ok=True)
             raise OttlaError(
                 "stopped while Spark was starting: no record is copied yet, the same command begins"
             ) from None

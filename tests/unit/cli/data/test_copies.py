@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,14 +76,18 @@ def test_signals_stop_the_copy_and_leave_no_handler(stopped: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_while_spark_starts(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_signal_while_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
+) -> None:
     def start(*_: object, **__: object) -> None:
         kill_with(number)()
 
     monkeypatch.setattr(session, "session", start)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     before = [signal.getsignal(each) for each in SIGNALS]
     with pytest.raises(OttlaError, match="stopped while Spark was starting"):
         copies.on_spark("ottla-test", "local[1]", lambda _: pytest.fail("it goes on"))
+    assert not list(tmp_path.iterdir())
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
