@@ -3,12 +3,9 @@ went; whole resizes are in `tests/spark`."""
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -22,6 +19,7 @@ from ottla.pipelines.copy.resize import Resize, ResizeSpec
 from ottla.pipelines.copy.state import CopyState, Identity
 from ottla.runtime import SystemDisk
 from ottla.topics.partitioners import Partitioner
+from tests.support.interrupted import stuck_at
 
 OLD, NEW = b"o" * 16, b"n" * 16
 END = ResizeEnd(NEW, 0, 0)
@@ -115,25 +113,7 @@ def test_patience_ends(resize: Any) -> None:
 
 
 def test_a_signal_in_the_midst_of_another(resize: Any) -> None:
-    """A handler runs between any two lines of the thread that waits, or of an earlier handler:
-    where these hold a lock, one that needs it waits for ever. Another thread stands for it."""
-    stuck: list[str] = []
-
-    def look(frame: FrameType, *_: object) -> Any:
-        other = threading.Thread(target=resize.stop, daemon=True)
-        other.start()
-        other.join(1)
-        if other.is_alive():
-            stuck.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
-        return None if stuck else look
-
-    before = sys.gettrace()
-    sys.settrace(look)
-    try:
-        resize.stop()
-    finally:
-        sys.settrace(before)
-    assert not stuck
+    assert stuck_at(resize.stop) is None
 
 
 class Steps:
