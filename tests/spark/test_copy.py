@@ -278,7 +278,7 @@ def test_a_clone_that_was_cut_short_at_its_very_end_keeps_its_configs(
     if removals < 2:
         assert clone(spark, spec, folder).is_sound
     else:
-        with pytest.raises(CopyError, match="exists and holds records"):
+        with pytest.raises(CopyError, match="is finished, with 20 records"):
             plan(spec, folder)
     assert own_configs(topics, spec.target.topic) == own_configs(topics, name)
 

@@ -6,7 +6,6 @@ Jobs that are not streams run before the streams (restore) or after them (profil
 from __future__ import annotations
 
 import importlib
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -27,7 +26,7 @@ from ottla.pipelines.metrics import JobMetrics, serve, url_host
 from ottla.pipelines.report import JobReport, PipelineReport, reason_of
 from ottla.pipelines.spec import AVAILABLE_NOW, Archive, Job, Pipeline, StreamJob
 from ottla.pipelines.spec_keys import SpecError, TopicSpec
-from ottla.pipelines.stream_run import FAILED, FINISHED, WAITING, StreamRun
+from ottla.pipelines.stream_run import FAILED, FINISHED, WAITING, Flag, StreamRun
 from ottla.runtime import Clock, system_runtime
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ class StopSignal:
     """`stop` asks for an end with what is under way finished, `hurry` for one at once."""
 
     def __init__(self) -> None:
-        self.wanted = threading.Event()
-        self.hurry = threading.Event()
+        self.wanted = Flag()
+        self.hurry = Flag()
 
     def stop(self) -> None:
         """The first call asks, the second hurries."""

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ _STDERR = 2
 @contextmanager
 def pipeline_session(pipeline: Pipeline, *, log: Path | None = None) -> Iterator[SparkSession]:
     """With `log` what Spark's JVM and its workers say goes there and not to stderr."""
-    from ottla.spark.launch.session import session, stop_session
+    from ottla.spark.launch.session import stop_session
 
     _silence_query_contexts()
     if (pipeline.master or "").startswith(CONNECT_SCHEME):
@@ -49,17 +49,37 @@ def pipeline_session(pipeline: Pipeline, *, log: Path | None = None) -> Iterator
         "spark.ui.showConsoleProgress": "false",
         **pipeline.spark,
     }
-    with stderr_to(log) if log is not None else nullcontext():
-        spark = session(
-            pipeline.name,
-            master=pipeline.master or DEFAULT_MASTER,
-            kafka_connector=needs_connector(pipeline),
-            conf=settings,
-        )
+    spark = started(
+        pipeline.name,
+        pipeline.master or DEFAULT_MASTER,
+        settings,
+        kafka_connector=needs_connector(pipeline),
+        log=log,
+    )
     try:
         yield spark
     finally:
         stop_session(spark)
+
+
+def started(
+    name: str,
+    master: str,
+    settings: Mapping[str, str],
+    *,
+    kafka_connector: bool = False,
+    log: Path | None = None,
+) -> SparkSession:
+    """A session of this process. Raises OttlaError with Spark's first words where none starts."""
+    from ottla.spark.launch.session import session
+
+    with stderr_to(log) if log is not None else nullcontext():
+        try:
+            return session(name, master=master, kafka_connector=kafka_connector, conf=settings)
+        except OttlaError:
+            raise
+        except Exception as error:  # whatever Spark raises
+            raise OttlaError(f"Spark does not start at {master}: {reason_of(error)}") from error
 
 
 def _connect(pipeline: Pipeline) -> SparkSession:

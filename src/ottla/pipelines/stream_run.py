@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 WAITING, RUNNING, PAUSED = "waiting", "running", "restarting"
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 _POLL_S = 0.1
+_FLAG_POLL_S = 0.05
 # Shorter than any task of a batch takes.
 _BATCH_END_POLL_S = 0.02
 # Between two calls of what a job does now and then.
@@ -50,6 +52,27 @@ def connect_gate(
         each_batch(batch, batch_id)
 
     return gated
+
+
+class Flag:
+    """An event that a signal's handler may set: that of `threading` takes a lock for it, which the
+    interrupted thread may hold, in a `wait` or in the handler of an earlier signal."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, timeout_s: float) -> bool:
+        left_s = timeout_s
+        while not self._is_set and left_s > 0:
+            time.sleep(min(left_s, _FLAG_POLL_S))
+            left_s -= _FLAG_POLL_S
+        return self._is_set
 
 
 class StreamRun:
@@ -219,7 +242,7 @@ class StreamRun:
         self._resume_at_s = self._now_s() + self._restart.pause_s * self._tries
         self.state = PAUSED
 
-    def drain(self, deadline_s: float, hurry: threading.Event) -> None:
+    def drain(self, deadline_s: float, hurry: Flag) -> None:
         """Waits until the query has read all that its sources hold, or the time is over."""
         if self.state != RUNNING:
             return
@@ -235,7 +258,7 @@ class StreamRun:
         except Exception as error:
             self.error = self.error or self._hide(reason_of(error))
 
-    def stop(self, deadline_s: float, hurry: threading.Event) -> None:
+    def stop(self, deadline_s: float, hurry: Flag) -> None:
         """Ends the query between two batches where it comes to that in time, or when one has
         only just begun: what its tasks have written by then is there before the rest."""
         self._close_gate()

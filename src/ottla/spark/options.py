@@ -177,6 +177,8 @@ class SourceOptions:
     # None: those of the official connector, the value as it is.
     projection: Projection | None = None
     push_filters: bool = False
+    # What can be done where records are missing, for one who has not set these options.
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from ottla.pipelines.checks.problems import Problem
 from ottla.pipelines.context import BatchResult, Stream
 from ottla.pipelines.runner import StopSignal
 from ottla.pipelines.spec_keys import SpecErrors
+from tests.support.interrupted import stuck_at
 
 PIPELINE = """
 name: p
@@ -279,3 +280,9 @@ def test_metrics_are_announced(jobs):
     pipeline = parse_pipeline(PIPELINE.format(trigger="1 s") + "metrics_port: 0\n")
     run_pipeline(pipeline, SimpleNamespace(), limit_s=0, announce=said.append)
     assert len(said) == 1 and said[0].startswith("metrics: http://127.0.0.1:")
+
+
+def test_a_signal_in_the_midst_of_another():
+    signal = StopSignal()
+    assert stuck_at(signal.stop) is None
+    assert signal.wanted.is_set() and signal.hurry.is_set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -17,7 +16,7 @@ from ottla.pipelines.live import LiveView, line, table
 from ottla.pipelines.progress import StreamProgress
 from ottla.pipelines.spec import Archive
 from ottla.pipelines.spec_keys import Restart, Source
-from ottla.pipelines.stream_run import StreamRun, connect_gate
+from ottla.pipelines.stream_run import Flag, StreamRun, connect_gate
 
 
 class FakeClock:
@@ -166,8 +165,8 @@ def test_progress_sets_the_count_of_failures_back():
 def test_a_stop_waits_for_the_batch_and_then_does_what_comes_after():
     query = FakeQuery(active=True)
     run = stream_run([query], FakeClock(), after=lambda: "joined")
-    run.drain(60.0, threading.Event())
-    run.stop(60.0, threading.Event())
+    run.drain(60.0, Flag())
+    run.stop(60.0, Flag())
     assert query.drained and query.stopped
     assert (run.state, run.report().notes) == ("stopped", ("joined",))
 
@@ -186,7 +185,7 @@ def test_no_batch_begins_while_a_query_is_being_stopped():
         return True
 
     query.status = type("Status", (), {"__getitem__": lambda *_: trigger_active(_)})()
-    run.stop(60.0, threading.Event())
+    run.stop(60.0, Flag())
     assert (written, run.state, run.report().error) == ([0], "stopped", None)
 
 
@@ -228,7 +227,7 @@ def test_rows_out_are_those_in_the_topic(noted, told, rows_out):
         query.lastProgress |= {"batchId": batch, "sink": {"numOutputRows": told}}
         query.recentProgress = [query.lastProgress]
     run = stream_run([query], FakeClock(), noted=noted)
-    run.stop(60.0, threading.Event())
+    run.stop(60.0, Flag())
     assert run.report().rows_out == rows_out
     assert bool(run.report().notes) == isinstance(noted.after, OttlaError)
 
@@ -239,7 +238,7 @@ def test_tasks_of_a_query_that_was_stopped_are_ended(is_active):
     query = FakeQuery(active=is_active)
     query.id = "q"
     run = stream_run([query], FakeClock(), noted=noted)
-    run.stop(60.0, threading.Event())
+    run.stop(60.0, Flag())
     assert run.state == ("stopped" if is_active else "finished")
     assert getattr(noted, "ended", None) == ("q" if is_active else None)
 
@@ -275,7 +274,7 @@ def test_rows_out_on_spark_connect_are_known_where_every_row_is_kept(keeps_rows,
         session=Session(),
     )
     assert kept == {"ottla.pipeline.gate.j": "open"}
-    run.stop(60.0, threading.Event())
+    run.stop(60.0, Flag())
     assert kept == {"ottla.pipeline.gate.j": "closed"}
     assert (run.report().rows_in, run.report().rows_out) == (7, rows_out)
 

@@ -75,19 +75,13 @@ class ResizeFences:
         self._watches.end(topic)
 
     async def stage(
-        self,
-        topic: str,
-        shadow: str,
-        partitions: list[int],
-        offsets: Mapping[str, Mapping[int, int]],
+        self, topic: str, shadow: str, offsets: Mapping[str, Mapping[int, int]]
     ) -> Switched:
-        await self._patience(partitions)
         self._groups.uncarried.expect(topic, source=shadow, target=topic)
         count = self._partitions.partition_count(shadow)
         return await self._groups.switch.stage(topic, shadow, count, offsets)
 
-    async def switch(self, topic: str, shadow: str, partitions: list[int]) -> Switched:
-        await self._patience(partitions)
+    async def switch(self, topic: str, shadow: str) -> Switched:
         return await self._groups.switch.switch(topic, shadow)
 
     async def close(self) -> None:
@@ -119,7 +113,7 @@ class ResizeFences:
                 unstable += log.last_stable_offset < log.end_offset
         return found + self._groups.switch.busy_with(topic) + unstable
 
-    async def _patience(self, partitions: list[int]) -> None:
+    async def patience(self, partitions: list[int]) -> None:
         """Waits a moment for partitions of `__consumer_offsets` that are being loaded."""
         await moment_for(lambda: not self._groups.registry.lacks(partitions))
 

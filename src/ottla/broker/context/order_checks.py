@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.context.request import CloseConnection
+from ottla.errors import ErrorCode
 from ottla.metadata.store import NoNodeError, StoreError
 from ottla.metadata.znodes import TopicPartitionStateZnode
 
 if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
     from ottla.broker.replication.controller_orders import Order
-    from ottla.errors import ErrorCode
     from ottla.metadata.store import MetadataStore
     from ottla.types import TopicPartition
 
@@ -31,10 +31,25 @@ async def refusal(ctx: RequestContext, order: Epochs) -> ErrorCode:
     """Why an order is refused as a whole; NONE where it is good. While the store cannot say whether
     there is such a controller, nothing is answered: a controller whose connection is closed sends
     its order again."""
+    epochs = ctx.services.orders.epochs
     try:
-        return await ctx.services.orders.epochs.check(order.broker_epoch, order.controller_epoch)
-    except StoreError as error:
-        raise _once_more(ctx, error) from None
+        error = await epochs.check(order.broker_epoch, order.controller_epoch)
+    except StoreError as failure:
+        raise _once_more(ctx, failure) from None
+    return _unless_late(ctx, error)
+
+
+def refusal_by_now(ctx: RequestContext, order: Epochs) -> ErrorCode:
+    """Why it is refused after a wait: a newer controller may have spoken up since, or this broker
+    registered again, or the same controller sent newer orders on a new connection."""
+    epochs = ctx.services.orders.epochs
+    return _unless_late(ctx, epochs.refusal(order.broker_epoch, order.controller_epoch))
+
+
+def _unless_late(ctx: RequestContext, error: ErrorCode) -> ErrorCode:
+    if error is ErrorCode.NONE and not ctx.services.orders.epochs.is_newest(ctx.connection):
+        raise CloseConnection(f"{ctx.api_name} is late, its controller has a newer connection")
+    return error
 
 
 async def from_nowhere(ctx: RequestContext, orders: Iterable[Order]) -> set[TopicPartition]:

@@ -35,6 +35,8 @@ class RequestContext:
     # Whether brokers connect to this listener, so that this may be one; and the controller.
     is_from_peers: bool = True
     is_from_controller: bool = True
+    # Younger ones have higher numbers, on whatever listener.
+    connection: int = 0
 
     @property
     def version(self) -> int:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.context.resize_rights import check_rights, message_of
-from ottla.errors import ErrorCode, KafkaError
+from ottla.broker.context.resize_rights import answer_of, check_rights, message_of
+from ottla.errors import KafkaError
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 async def handle(ctx: RequestContext, request: m.AbortResizeRequest) -> m.AbortResizeResponse:
     try:
         check_rights(ctx, request.topic)
-        outcome = await ctx.services.controller.resizes.abort(request.topic)
+        await answer_of(ctx.services.controller.resizes.abort(request.topic))
     except KafkaError as error:
-        outcome = error
-    if outcome is None:
-        outcome = KafkaError(ErrorCode.NOT_CONTROLLER)
-    if isinstance(outcome, KafkaError):
-        return m.AbortResizeResponse(error_code=outcome.code, error_message=message_of(outcome))
+        return m.AbortResizeResponse(error_code=error.code, error_message=message_of(error))
     return m.AbortResizeResponse()

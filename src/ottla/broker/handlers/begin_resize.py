@@ -17,7 +17,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ottla.broker.context.resize_rights import check_rights, message_of
+from ottla.broker.context.resize_rights import answer_of, check_rights, message_of
 from ottla.broker.notes.topic_notes import Asker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resizes import ResizeZnode
@@ -53,11 +53,7 @@ async def handle(ctx: RequestContext, request: m.BeginResizeRequest) -> m.BeginR
 
 async def _begin(ctx: RequestContext, request: m.BeginResizeRequest) -> m.BeginResizeResponse:
     check_rights(ctx, request.topic)
-    begun = await ctx.services.controller.resizes.begin(request)
-    if begun is None:
-        raise KafkaError(ErrorCode.NOT_CONTROLLER)
-    if isinstance(begun, KafkaError):
-        raise begun
+    begun = await answer_of(ctx.services.controller.resizes.begin(request))
     resize = begun.resize
     if request.validate_only:
         await _make_shadow(ctx, resize, request)

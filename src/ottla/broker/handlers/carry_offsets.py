@@ -48,6 +48,9 @@ async def handle(ctx: RequestContext, request: m.CarryOffsetsRequest) -> m.Carry
         return response(error_code=ErrorCode.INVALID_REQUEST)
     fences.begin_carrying(request.from_topic, request.to_topic, request.topic_id)
     await fences.patience(request.partitions)
+    error = order_checks.refusal_by_now(ctx, request)
+    if error is not ErrorCode.NONE:
+        return response(error_code=error)
     carried = await services.groups.carrier.carry(
         request.from_topic, request.to_topic, _explicit(request)
     )

@@ -17,11 +17,10 @@ Left out: nothing.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from ottla.broker.context.resize_rights import check_rights, message_of
-from ottla.errors import ErrorCode, KafkaError
+from ottla.broker.context.resize_rights import answer_of, check_rights, message_of
+from ottla.errors import KafkaError
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -29,18 +28,12 @@ if TYPE_CHECKING:
 
 
 async def handle(ctx: RequestContext, request: m.FenceResizeRequest) -> m.FenceResizeResponse:
+    resizes, late = ctx.services.controller.resizes, "The fence does not stand yet."
     try:
         check_rights(ctx, request.topic)
-        async with asyncio.timeout(max(0, request.timeout_ms) / 1000):
-            fenced = await ctx.services.controller.resizes.fence(request)
-    except TimeoutError:
-        fenced = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The fence does not stand yet.")
+        fenced = await answer_of(resizes.fence(request), request.timeout_ms, late)
     except KafkaError as error:
-        fenced = error
-    if fenced is None:
-        fenced = KafkaError(ErrorCode.NOT_CONTROLLER)
-    if isinstance(fenced, KafkaError):
-        return m.FenceResizeResponse(error_code=fenced.code, error_message=message_of(fenced))
+        return m.FenceResizeResponse(error_code=error.code, error_message=message_of(error))
     return m.FenceResizeResponse(
         fence=fenced.fence,
         ends=[

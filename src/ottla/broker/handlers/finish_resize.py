@@ -14,11 +14,10 @@ Left out: more than 200,000 offsets (42).
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from ottla.broker.context.resize_rights import check_rights, message_of
-from ottla.errors import ErrorCode, KafkaError
+from ottla.broker.context.resize_rights import answer_of, check_rights, message_of
+from ottla.errors import KafkaError
 from ottla.wire import messages as m
 
 if TYPE_CHECKING:
@@ -30,18 +29,12 @@ async def handle(ctx: RequestContext, request: m.FinishResizeRequest) -> m.Finis
         (group.group_id, {each.partition_index: each.offset for each in group.offsets})
         for group in request.groups
     ]
+    resizes, late = ctx.services.controller.resizes, "The resize has not ended yet: ask again."
     try:
         check_rights(ctx, request.topic)
-        async with asyncio.timeout(max(0, request.timeout_ms) / 1000):
-            ended = await ctx.services.controller.resizes.finish(request, groups)
-    except TimeoutError:
-        ended = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The resize has not ended yet: ask again.")
+        ended = await answer_of(resizes.finish(request, groups), request.timeout_ms, late)
     except KafkaError as error:
-        ended = error
-    if ended is None:
-        ended = KafkaError(ErrorCode.NOT_CONTROLLER)
-    if isinstance(ended, KafkaError):
-        return m.FinishResizeResponse(error_code=ended.code, error_message=message_of(ended))
+        return m.FinishResizeResponse(error_code=error.code, error_message=message_of(error))
     return m.FinishResizeResponse(
         topic_id=ended.topic_id, groups=ended.groups, members=ended.members
     )

@@ -69,7 +69,7 @@ async def _obey(
         orders = [order for order in orders if order.tp not in refused]
         await _load_topic_configs(services, orders)
         await _settle_other_lives(services, request)
-        error = await _prepare(services, request, orders)
+        error = await _prepare(ctx, request, orders)
     if error is ErrorCode.STALE_CONTROLLER_EPOCH:
         controller.log.old_controller("LeaderAndIsr", sender, controller.epochs.controller_epoch)
     if error is not ErrorCode.NONE:
@@ -81,23 +81,22 @@ async def _obey(
 
 
 async def _prepare(
-    services: BrokerServices, request: m.LeaderAndIsrRequest, orders: Sequence[Order]
+    ctx: RequestContext, request: m.LeaderAndIsrRequest, orders: Sequence[Order]
 ) -> ErrorCode:
     """What the orders need on disk; why they do not count any more. Before each step: while the
-    store was waited for, a newer controller may have spoken up, or this broker registered again,
-    and what an old order knows by a name may have another one since."""
-    controller = services.orders
+    store was waited for, what an old order knows by a name may have got another one."""
+    services, controller = ctx.services, ctx.services.orders
     steps: tuple[Callable[[], Awaitable[None]], ...] = (
         partial(controller.take_over_renamed, orders),
         partial(_bring_back, services, orders),
         partial(controller.make_logs_ahead, orders),
     )
     for step in steps:
-        error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
+        error = order_checks.refusal_by_now(ctx, request)
         if error is not ErrorCode.NONE:
             return error
         await step()
-    return controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
+    return order_checks.refusal_by_now(ctx, request)
 
 
 async def _carry_out(
@@ -111,7 +110,7 @@ async def _carry_out(
     errors = controller.carry_out(single[:_ORDERS_AT_ONCE], sender)
     for first in range(_ORDERS_AT_ONCE, len(single), _ORDERS_AT_ONCE):
         await ctx.turns.give()
-        error = controller.epochs.refusal(request.broker_epoch, request.controller_epoch)
+        error = order_checks.refusal_by_now(ctx, request)
         if error is not ErrorCode.NONE:
             return errors, error
         errors |= controller.carry_out(single[first : first + _ORDERS_AT_ONCE], sender)

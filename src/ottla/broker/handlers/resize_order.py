@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.broker.context.request import RequestContext
 
 logger = logging.getLogger(__name__)
+_STAGE = 1
 
 
 async def handle(ctx: RequestContext, request: m.ResizeOrderRequest) -> m.ResizeOrderResponse:
@@ -52,17 +53,18 @@ async def handle(ctx: RequestContext, request: m.ResizeOrderRequest) -> m.Resize
                     for partition, end in ends
                 ],
             )
-        case 1:
-            done = await fences.stage(topic, shadow, request.partitions, _offsets(request))
+        case 1 | 3:
+            return await _carry(ctx, request)
         case 2:
             fences.close_topic(topic, request.topic_id, shadow)
             return response(error_code=await _end_old_logs(ctx, topic))
-        case 3:
-            done = await fences.switch(topic, shadow, request.partitions)
         case 4:
             # The swap has changed the topic's configs too: its guard stands before records come.
             settings, logs = ctx.services.topic_settings, ctx.services.replica_manager.log_manager
             await settings.load([topic], again=[topic], is_fresh=True)
+            error = order_checks.refusal_by_now(ctx, request)
+            if error is not ErrorCode.NONE:
+                return response(error_code=error)
             logs.update_settings(topic, settings.of(topic))
             fences.open_writes(topic)
             return response()
@@ -71,6 +73,18 @@ async def handle(ctx: RequestContext, request: m.ResizeOrderRequest) -> m.Resize
             return response()
         case _:
             return response(error_code=ErrorCode.INVALID_REQUEST)
+
+
+async def _carry(ctx: RequestContext, request: m.ResizeOrderRequest) -> m.ResizeOrderResponse:
+    response, fences = m.ResizeOrderResponse, ctx.services.resize_fences
+    await fences.patience(request.partitions)
+    error = order_checks.refusal_by_now(ctx, request)
+    if error is not ErrorCode.NONE:
+        return response(error_code=error)
+    if request.stage == _STAGE:
+        done = await fences.stage(request.topic, request.shadow, _offsets(request))
+    else:
+        done = await fences.switch(request.topic, request.shadow)
     await pause_unless(done.partitions, request.partitions)
     return response(partitions=done.partitions, groups=done.groups, members=done.members)
 

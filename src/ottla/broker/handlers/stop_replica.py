@@ -47,12 +47,14 @@ async def handle(ctx: RequestContext, request: m.StopReplicaRequest) -> m.StopRe
         orders.log.flush()
         return response(error_code=error)
     to_keep = await _spare(ctx.services, stops)
-    # A newer controller may have spoken up, or this broker registered again.
-    error = orders.epochs.refusal(request.broker_epoch, request.controller_epoch)
+    error = order_checks.refusal_by_now(ctx, request)
+    unkept: set[TopicPartition] = set()
+    if to_keep and error is ErrorCode.NONE:
+        unkept = await ctx.services.stale_logs.trash.keep(to_keep)
+        error = order_checks.refusal_by_now(ctx, request)
     if error is not ErrorCode.NONE:
         orders.log.flush()
         return response(error_code=error)
-    unkept = await ctx.services.stale_logs.trash.keep(to_keep) if to_keep else set()
     codes = []
     for stop in stops:
         if stop.delete and (to_keep is None or stop.tp in unkept):

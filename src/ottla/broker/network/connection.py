@@ -14,6 +14,7 @@ all connections (`broker/network/memory.py`).
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 # Requests under way that are smaller are not worth counting.
 _COUNTED_FROM_BYTES = 4 * 1024
+# In the order in which connections are accepted, on all listeners.
+_numbers = itertools.count(1)
 
 
 class Listener(Reading, Protocol):
@@ -86,6 +89,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def __init__(self, server: Listener) -> None:
         self.server = server
+        self._number = next(_numbers)
         self.last_active = 0.0
         self.client_host = "?"
         self._client_port = 0
@@ -348,6 +352,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self.client_host,
                 self.principal,
                 by_token=self._is_by_token,
+                connection=self._number,
             )
             try:
                 response = await (call.running if bill is None else bill.run(call))

@@ -45,6 +45,8 @@ class OrderEpochs:
         # The highest one that the store has told: none up to it is asked for again.
         self._stored_epoch = controller_epoch
         self._asking = asyncio.Lock()
+        # The youngest connection that the controller of the highest epoch has sent an order on.
+        self._connection = 0
 
     def registration_ended(self) -> None:
         """Orders for it that are still under way count no more: what they are about may have ended
@@ -70,9 +72,18 @@ class OrderEpochs:
     def refusal(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         """77, 11, or NONE after taking over the controller's epoch."""
         error = self._stale(broker_epoch, controller_epoch)
-        if error is ErrorCode.NONE:
-            self.controller_epoch = controller_epoch
+        if error is ErrorCode.NONE and controller_epoch != self.controller_epoch:
+            self.controller_epoch, self._connection = controller_epoch, 0
         return error
+
+    def is_newest(self, connection: int) -> bool:
+        """Whether its controller has none that is younger. It gives up a connection before it makes
+        another, sends on the new one what was not answered, and then what it has decided since: an
+        order that is still under way on the old one is late. Epochs do not tell those apart."""
+        if connection < self._connection:
+            return False
+        self._connection = connection
+        return True
 
     def _stale(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         if broker_epoch != _NO_BROKER_EPOCH and broker_epoch < self.broker_epoch:

@@ -73,6 +73,7 @@ def begin(
     principal: str,
     *,
     by_token: bool = False,
+    connection: int = 0,
 ) -> None:
     """Prepares the handler of a request."""
     if call.header is None:
@@ -94,6 +95,7 @@ def begin(
         services.authorizer,
         roles.peers is None or listener in roles.peers,
         roles.orders is None or listener in roles.orders,
+        connection,
     )
     call.running = call.loaded.handle(context, call.request)
 

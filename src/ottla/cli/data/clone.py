@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ottla.cli.data.copies import Given, copy_options, endpoint, run_clone
+from ottla.cli.data.copies import MAX_PARTITIONS, Given, copy_options, endpoint, run_clone
 from ottla.cli.data.since import parse_since
 from ottla.cli.options import flag
 
@@ -14,7 +14,11 @@ from ottla.cli.options import flag
 @click.command("clone", help="Copy TOPIC into a new topic NEW: records, configs, group positions.")
 @click.argument("topic")
 @click.argument("new")
-@click.option("--partitions", type=click.IntRange(1), help="Of NEW.  [default: those of TOPIC]")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, MAX_PARTITIONS),
+    help="Of NEW.  [default: those of TOPIC]",
+)
 @flag("with-groups", "Carry the positions of consumer groups over.")
 @click.option("--from", "since", metavar="TIME", help="Only records from this time on.")
 @click.option("--to", "until", metavar="TIME", help="Only records before this time.")

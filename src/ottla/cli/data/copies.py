@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from ottla.pipelines.copy.ends import Endpoint
     from ottla.pipelines.copy.folder import CopyFolder
 
+# What their fields in requests can hold.
+MAX_PARTITIONS, MAX_REPLICAS = 2**31 - 1, 2**15 - 1
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
@@ -85,7 +89,9 @@ def copy_options(noun: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
         bootstrap_option,
         command_config_option,
         click.option(
-            "--replication-factor", type=click.IntRange(1), help="[default: that of TOPIC]"
+            "--replication-factor",
+            type=click.IntRange(1, MAX_REPLICAS),
+            help="[default: that of TOPIC]",
         ),
         click.option(
             "--partitioner",
@@ -129,15 +135,17 @@ def endpoint(bootstrap: str, topic: str, command_config: Path | None) -> Endpoin
     return Endpoint(bootstrap, topic, settings)
 
 
-def run_clone(spec: CloneSpec, given: Given, *, ending: str = "") -> bool:
-    """Says the plan, does it, says the report, and `ending` last; returns whether all is sound."""
+def run_clone(spec: CloneSpec, given: Given, *, opening: str = "", ending: str = "") -> bool:
+    """Says the plan, does it, says the report, between `opening` and `ending`; returns whether all
+    is sound."""
     from ottla.pipelines.copy.clone import Clone, cluster_id, plan
 
     # One folder for each clone: by the target's cluster and name.
     folder = given.folder("clones", cluster_id(spec.target) or "cluster", spec.target.topic)
     planned = plan(spec, folder)
-    for line in planned.lines(spec):
-        click.echo(line, err=not given.dry_run)
+    for line in (opening, *planned.lines(spec)):
+        if line:
+            click.echo(line, err=not given.dry_run)
     if given.dry_run:
         return True
 
@@ -156,29 +164,56 @@ def run_clone(spec: CloneSpec, given: Given, *, ending: str = "") -> bool:
     return report.is_sound
 
 
+class _Stopping:
+    """SIGINT and SIGTERM, from the first moment: they are told to whoever can stop in good order,
+    and before there is anybody they interrupt."""
+
+    def __init__(self) -> None:
+        self._stop: Callable[[], None] | None = None
+
+    def __enter__(self) -> _Stopping:
+        self._before = {number: signal.signal(number, self._heed) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def tell(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+        # Once more: PySpark has set a handler of its own.
+        for number in _SIGNALS:
+            signal.signal(number, self._heed)
+
+    def _heed(self, *_: object) -> None:
+        if self._stop is None:
+            raise KeyboardInterrupt
+        self._stop()
+
+
 def on_spark(name: str, master: str, make: Callable[[SparkSession], tuple[Work[R], CopyBar]]) -> R:
     """What the work's `run` returns, in a session of its own. Its log is kept where it fails."""
-    from ottla.pipelines.sessions import stderr_to
-    from ottla.spark.launch.session import session, stop_session
+    from ottla.pipelines.sessions import started
+    from ottla.spark.launch.session import stop_session
 
     log = Path(tempfile.gettempdir()) / f"{name}-{os.getpid()}.log"
     settings = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"}
-    with stderr_to(log):
-        spark = session(name, master=master, conf=settings)
-    work, bar = make(spark)
-    # After the session is there: PySpark sets a handler of its own.
-    before = {
-        number: signal.signal(number, lambda *_: work.stop())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        with bar:
-            report = work.run(bar.show)
-    except OttlaError as error:
-        raise OttlaError(f"{error} (Spark's own log: {log})") from None
-    finally:
-        stop_session(spark)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with _Stopping() as stopping:
+        try:
+            spark = started(name, master, settings, log=log)
+            try:
+                work, bar = make(spark)
+                stopping.tell(work.stop)
+                with bar:
+                    report = work.run(bar.show)
+            finally:
+                stop_session(spark)
+        except OttlaError as error:
+            raise OttlaError(f"{error} (Spark's own log: {log})") from None
+        except KeyboardInterrupt:
+            log.unlink(missing_ok=True)
+            raise OttlaError(
+                "stopped while Spark was starting: no record is copied yet, the same command begins"
+            ) from None
     log.unlink(missing_ok=True)
     return report

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.data.copies import Given, copy_options, endpoint, on_spark, run_clone
+from ottla.cli.data.copies import (
+    MAX_PARTITIONS,
+    Given,
+    copy_options,
+    endpoint,
+    on_spark,
+    run_clone,
+)
 from ottla.cli.data.copy_bar import CopyBar
 from ottla.cli.options import flag, print_json
 from ottla.errors import ErrorCode, KafkaError
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.command("resize", help="Give TOPIC another number of partitions, with keys and groups.")
 @click.argument("topic")
-@click.option("--partitions", type=click.IntRange(1), help="The wanted number.")
+@click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), help="The wanted number.")
 @click.option(
     "--to",
     "name",
@@ -74,16 +81,15 @@ def _into(source: Endpoint, partitions: int, name: str, given: Given, *, check: 
         check=check,
     )
     topic = source.topic
-    click.echo(
+    opening = (
         f"No swap: {topic} is copied into {name} with its keys and its groups' positions, and "
-        "stays as it is.",
-        err=not given.dry_run,
+        "stays as it is."
     )
     ending = (
         f"Now let producers and consumers use {name}. What is written to {topic} from now on is "
         f"not in {name}."
     )
-    return run_clone(spec, given, ending=ending)
+    return run_clone(spec, given, opening=opening, ending=ending)
 
 
 def _in_place(source: Endpoint, partitions: int, given: Given, *, check: bool) -> None:
@@ -93,16 +99,16 @@ def _in_place(source: Endpoint, partitions: int, given: Given, *, check: bool) -
     partitioner = given.chosen_partitioner or Partitioner.MURMUR2
     factor = given.replication_factor or -1
     spec = resize.ResizeSpec(source, partitions, partitioner, factor, check)
-    begun = _asked(spec)
+    asked = _asked(spec)
     if given.partitioner is None:
         check_partitioner(source, partitioner)
-    if not given.dry_run:
-        begun = resize.begin(spec)
-    _tell_plan(spec, begun, dry_run=given.dry_run)
+    _tell_plan(spec, asked, dry_run=given.dry_run)
     if given.dry_run:
         return
 
     def make(spark: SparkSession) -> tuple[Resize, CopyBar]:
+        # Only now: where Spark does not start, no shadow is left behind.
+        begun = resize.begin(spec)
         work = resize.Resize(spark, spec, begun, given.folder("resizes", begun.shadow))
         return work, CopyBar(None, stage=lambda: _stage(work))
 
@@ -136,8 +142,9 @@ def _tell_plan(spec: ResizeSpec, begun: ResizeBegun, *, dry_run: bool) -> None:
     click.echo(
         f"{spec.source.topic}: {shape}, {begun.replication_factor} {replicas}", err=not dry_run
     )
-    begins = "goes on with" if begun.is_resumed else "copies into"
-    click.echo(f"{begins} {begun.shadow}, keys by {spec.partitioner}", err=not dry_run)
+    # A new one has its name when it is made.
+    begins = f"goes on with {begun.shadow}" if begun.is_resumed else "copies into a shadow topic"
+    click.echo(f"{begins}, keys by {spec.partitioner}", err=not dry_run)
     after = "goes to the trash" if begun.retention_ms else "is deleted"
     click.echo(f"then the name changes hands, and the old topic {after}", err=not dry_run)
 

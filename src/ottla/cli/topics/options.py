@@ -242,7 +242,8 @@ def select_topics(names: Sequence[str], options: TopicOptions) -> list[str]:
     pattern = compile_include_list(wanted)
     found = [name for name in names if pattern.fullmatch(name)]
     if not found and options.action not in ("list", "list_deleted") and not options.if_exists:
-        raise TopicCommandError(f"Topic '{wanted}' does not exist as expected")
+        trash = " (if it is in the trash already: ottla purge)" if options.purge else ""
+        raise TopicCommandError(f"Topic '{wanted}' does not exist as expected{trash}")
     return found
 
 

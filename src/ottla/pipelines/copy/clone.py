@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.client.admin.client import Admin
+from ottla.errors import KafkaError
 from ottla.pipelines import topics
 from ottla.pipelines.copy import clone_groups, clone_topics, guess, planning
 from ottla.pipelines.copy.clone_report import CloneReport
 from ottla.pipelines.copy.clone_topics import TopicFacts
 from ottla.pipelines.copy.copier import Copier, CopyJob, Progress
 from ottla.pipelines.copy.ends import CopyError, Endpoint, Topic
-from ottla.pipelines.copy.state import Bounds, CopyState, FinalConfigs
+from ottla.pipelines.copy.state import Bounds, CopyState, FinalConfigs, Finished
 from ottla.pipelines.copy.translation import Translation
 from ottla.runtime import Clock, system_runtime
 from ottla.topics import names
@@ -102,6 +103,10 @@ def _count(number: int, noun: str) -> str:
 
 def plan(spec: CloneSpec, folder: CopyFolder) -> ClonePlan:
     """Changes nothing. Raises CopyError with the reason why it cannot be done."""
+    try:
+        names.validate(spec.target.topic)
+    except KafkaError as error:
+        raise CopyError(str(error)) from None
     if names.is_reserved(spec.target.topic):
         raise CopyError(f"{spec.target.topic} is a name that brokers keep for themselves")
     source = _with(spec.source, lambda admin: clone_topics.look_twice(admin, spec.source.topic))
@@ -156,9 +161,15 @@ def _known(spec: CloneSpec, folder: CopyFolder, target: TopicFacts | None) -> Co
     known = folder.state()
     if known is not None and known.identity.target_id == target.topic_id:
         return known
+    name, finished = spec.target.topic, folder.finished()
+    if finished is not None and finished.target_id == target.topic_id and target.holds_records:
+        raise CopyError(
+            f"the clone {name} of {finished.source_topic} is finished, with {finished.records:,} "
+            f"records: for what has come since clone into another name, or delete {name} first"
+        )
     if target.holds_records:
         raise CopyError(
-            f"the topic {spec.target.topic} exists and holds records, and {folder.path} knows of "
+            f"the topic {name} exists and holds records, and {folder.path} knows of "
             "no clone of that name to go on with: clone into another name, or delete it first"
         )
     return None
@@ -302,7 +313,11 @@ class Clone:
             self._heed_stop(copier)
             # Last of all: from then on records may age out, and nobody could go on.
             left_out = self._give_configs(known)
-            self._folder.forget()
+            if checked is None or checked.is_sound:
+                target_id = state.identity.target_id
+                self._folder.finish(Finished(spec.source.topic, target_id, state.tally.records))
+            else:
+                self._folder.forget()
         finally:
             copier.close()
         return CloneReport(

@@ -190,7 +190,7 @@ class Copier:
                 )
             self._until = dict(end_offsets)
             self._wake.set()
-        if self._until is None:
+        if self._until is None and self._failure is None:
             raise CopyError("a copy that follows its source ends at given offsets only")
         while not self.wait(1.0):
             pass
@@ -361,7 +361,7 @@ class Copier:
         failures, there = 0, -1
         while True:
             try:
-                if look and self._has_aged_out(under_way):
+                if look and self._may_have_lost(under_way):
                     self._stop.wait(_STRAYS_S)
                 found = self._found(under_way) if look else {}
                 results = self._run_ranges(under_way, found)
@@ -386,19 +386,21 @@ class Copier:
             source, target = differing[0]
             raise CopyError(
                 f"{self._target.name}-{target} does not hold what was copied from "
-                f"{self._source.name}-{source}: records aged out while two attempts wrote. Delete "
-                f"{self._target.name} (of a resize: --abort) and begin anew"
+                f"{self._source.name}-{source}: records went from there while two attempts wrote. "
+                f"Delete {self._target.name} (of a resize: --abort) and begin anew"
             )
         self.state.absorb(under_way, results)
         self._folder.write_state(self.state)
         self._rates.append((self._now_s(), self.state.tally.records))
 
-    def _has_aged_out(self, under_way: UnderWay) -> bool:
-        """Whether another attempt may have read records that this one cannot. Theirs would then be
-        the sequence numbers of others: a leader takes two batches of the same numbers for one. So
-        nobody else may be writing any more."""
+    def _may_have_lost(self, under_way: UnderWay) -> bool:
+        """Whether another attempt may have read records that this one cannot, for they aged out or
+        were compacted away. Theirs would then be the sequence numbers of others: a leader takes two
+        batches of the same numbers for one, and has room for those that come behind ours. So nobody
+        else may be writing any more."""
         earliest = self._source.earliest()
-        return any(start < earliest[p] for p, (start, _) in under_way.ranges.items())
+        has_aged_out = any(start < earliest[p] for p, (start, _) in under_way.ranges.items())
+        return has_aged_out or self._source.compacts()
 
     def _not_there(self, under_way: UnderWay, results: list[RangeResult]) -> list[tuple[int, int]]:
         """Pairs of partitions in which the target has something else than what was sent: batches of

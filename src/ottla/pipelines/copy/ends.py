@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # What a batch has beside its records, generously.
 _BATCH_OVERHEAD_BYTES = 1024
+_REMEDY = "delete the copy (of a resize: --abort) and begin anew"
 _LIMITS = ("max.message.bytes", "segment.bytes")
 
 
@@ -43,7 +44,9 @@ class Endpoint:
         """Raises OptionError."""
         given = connection_options(self.bootstrap, {**self.kafka, "isolation.level": isolation})
         options = parse_source_options({**given, "subscribe": self.topic}, streaming=False)
-        return replace(options, include_headers=True, projection=Projection(COLUMNS))
+        return replace(
+            options, include_headers=True, projection=Projection(COLUMNS), remedy=_REMEDY
+        )
 
 
 class Topic:
@@ -95,17 +98,14 @@ class Topic:
 
     def batch_bytes(self) -> int:
         """As large as batches for this topic may be: a batch has to fit a segment too."""
-        admin = Admin(self.client.cluster, timeout_ms=self.connect.timeout_ms)
-        resource = ConfigResource.topic(self.name)
-        answer = self.client.run(admin.describe_configs([resource]))[resource]
-        if isinstance(answer, KafkaError):
-            return DEFAULT_BATCH_BYTES
-        limits = [
-            int(item.value) - _BATCH_OVERHEAD_BYTES
-            for item in answer
-            if item.name in _LIMITS and item.value is not None
-        ]
+        configs = self._configs() or {}
+        limits = [int(configs[name]) - _BATCH_OVERHEAD_BYTES for name in _LIMITS if name in configs]
         return max(min([*limits, DEFAULT_BATCH_BYTES]), 1)
+
+    def compacts(self) -> bool:
+        """Whether records may go from anywhere in it, so far as one can tell."""
+        configs = self._configs()
+        return configs is None or "compact" in configs.get("cleanup.policy", "")
 
     def new_producer(self) -> ProducerIdentity:
         """Raises CopyError where the brokers give none."""
@@ -120,6 +120,15 @@ class Topic:
 
     def close(self) -> None:
         self.client.close()
+
+    def _configs(self) -> dict[str, str] | None:
+        """None for a user who may not see them."""
+        admin = Admin(self.client.cluster, timeout_ms=self.connect.timeout_ms)
+        resource = ConfigResource.topic(self.name)
+        answer = self.client.run(admin.describe_configs([resource]))[resource]
+        if isinstance(answer, KafkaError):
+            return None
+        return {item.name: item.value for item in answer if item.value is not None}
 
     def _all(self) -> list[TopicPartition]:
         return [TopicPartition(self.name, partition) for partition in self.partitions]

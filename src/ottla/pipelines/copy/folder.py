@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.pipelines.copy import state as states
-from ottla.pipelines.copy.state import BadState, CopyState, FinalConfigs, UnderWay
+from ottla.pipelines.copy.state import BadState, CopyState, FinalConfigs, Finished, UnderWay
 
 if TYPE_CHECKING:
     from ottla.runtime import Disk, HeldLock
@@ -18,6 +18,7 @@ T = TypeVar("T")
 _STATE = "copy.json"
 _UNDER_WAY = "under-way.json"
 _CONFIGS = "configs.json"
+_FINISHED = "finished.json"
 
 
 class CopyFolder:
@@ -70,6 +71,15 @@ class CopyFolder:
         target may have others by now, for the time of the copy, and nobody else knows these."""
         self._remove(_UNDER_WAY, _STATE)
         self.write_configs(final)
+
+    def finish(self, finished: Finished) -> None:
+        """As `forget`, and whoever asks for the same again can be told that it is done."""
+        self._disk.write_atomically(self.path / _FINISHED, states.encode_finished(finished))
+        self.forget()
+
+    def finished(self) -> Finished | None:
+        data = self._read(_FINISHED)
+        return None if data is None else self._decoded(_FINISHED, data, states.decode_finished)
 
     def forget(self) -> None:
         """There is nothing to go on with any more."""

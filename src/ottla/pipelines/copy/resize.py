@@ -6,14 +6,14 @@ that are there. Nothing of the topic changes before the controller has been aske
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.client.admin.client import Admin
 from ottla.client.admin.resizing import ResizeBegun, ResizeEnd
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.pipelines import topics
 from ottla.pipelines.copy.clone_groups import GroupOutcome
 from ottla.pipelines.copy.clone_report import CloneReport
@@ -132,7 +132,9 @@ class Resize:
         self._begun = begun
         self._folder = folder
         self._clock = clock or system_runtime().clock
-        self._stopping = threading.Event()
+        # Not an Event: its `set` would wait for ever for a lock that this very thread holds, in a
+        # `wait` or in the `set` of an earlier signal.
+        self._stopping = False
         self._near_since_s = self._now_s()
         self._fenced_at_s: float | None = None
         self._check: Check | None = None
@@ -145,9 +147,29 @@ class Resize:
         return None if at_s is None else self._now_s() - at_s
 
     def stop(self) -> None:
-        self._stopping.set()
+        self._stopping = True
 
     def run(self, watch: Callable[[Progress], None] = lambda progress: None) -> ResizeReport:
+        try:
+            return self._run(watch)
+        except OttlaError as error:
+            if self._stopping or self._is_under_way():
+                raise
+            raise CopyError(
+                f"{self._spec.source.topic} is not being resized any more: somebody gave that up, "
+                f"or deleted the topic ({error})"
+            ) from error
+
+    def _is_under_way(self) -> bool:
+        """As far as one can tell."""
+        source = self._spec.source
+        try:
+            known = with_admin(source, lambda admin: admin.resizes(source.topic))
+        except CopyError:
+            return True
+        return any(one.shadow == self._begun.shadow for one in known)
+
+    def _run(self, watch: Callable[[Progress], None]) -> ResizeReport:
         began_s = self._now_s()
         self._forget_others()
         steps = ResizeSteps(self._spec.source, self._begun)
@@ -166,7 +188,7 @@ class Resize:
                         return self._report(copier, *ended, self._now_s() - began_s)
                 finally:
                     copier.close()
-                self._stopping.wait(_PAUSE_S)
+                time.sleep(_PAUSE_S)
         finally:
             steps.close()
         raise CopyError("the fence was lifted again and again: brokers come and go, try later")
@@ -220,7 +242,7 @@ class Resize:
             )
 
     def _raise_if_stopping(self, copier: Copier) -> None:
-        if self._stopping.is_set():
+        if self._stopping:
             copier.pause()
             raise CopyError(
                 f"stopped after {copier.state.tally.records:,} records: the same command goes "
@@ -287,7 +309,7 @@ class Resize:
                     return None
                 if code not in _AGAIN or self._now_s() > deadline_s:
                     raise
-            self._stopping.wait(_POLL_S)
+            time.sleep(_POLL_S)
 
     def _groups(
         self, copier: Copier, positions: Mapping[str, Mapping[int, int]]

@@ -67,6 +67,14 @@ class FinalConfigs(NamedTuple):
     is_made: bool = False
 
 
+class Finished(NamedTuple):
+    """What is known of a clone that is complete."""
+
+    source_topic: str
+    target_id: str
+    records: int
+
+
 @dataclass
 class Pair:
     """What came from one source partition to one target partition."""
@@ -206,6 +214,19 @@ def decode_configs(data: bytes) -> FinalConfigs:
         str(value["target_id"]),
         bool(value["is_made"]),
     )
+
+
+def encode_finished(finished: Finished) -> bytes:
+    return json.dumps({"version": _VERSION, **finished._asdict()}).encode()
+
+
+def decode_finished(data: bytes) -> Finished:
+    value = _load(data)
+    try:
+        source, target = str(value["source_topic"]), str(value["target_id"])
+        return Finished(source, target, int(value["records"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadState(f"lacks what a copy needs to be known by ({error!r})") from None
 
 
 def _load(data: bytes) -> dict[str, Any]:

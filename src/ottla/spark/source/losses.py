@@ -18,10 +18,12 @@ logger = logging.getLogger("ottla.spark")
 def accept(loss: Loss, options: SourceOptions) -> None:
     """Raises for a loss that the options do not allow; the others are warned of."""
     if loss.recreated and not options.restart_recreated and options.kept_group is None:
-        raise TopicRecreated(
-            f"{loss.why}; onTopicRecreated=restart reads it from its beginning, continue goes on "
-            "where a resize has carried the query's group to"
+        remedy = options.remedy or (
+            "onTopicRecreated=restart reads it from its beginning, continue goes on where a resize "
+            "has carried the query's group to"
         )
+        raise TopicRecreated(f"{loss.why}; {remedy}")
     if not loss.recreated and options.fail_on_data_loss:
-        raise DataLoss(f"{loss.why}; failOnDataLoss=false goes on without them")
+        remedy = options.remedy or "failOnDataLoss=false goes on without them"
+        raise DataLoss(f"{loss.why}; {remedy}")
     logger.warning("%s", loss.why)

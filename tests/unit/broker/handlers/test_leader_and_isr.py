@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from ottla.metadata.store import ConnectionLossError
 from ottla.metadata.znodes import ReplicaAssignment, TopicZnode
 from ottla.wire import messages as m
 from ottla.zk.embedded import EmbeddedStore
+from tests.support.broker.cluster_messages import context
 from tests.support.broker.replica_cluster import TOPIC_ID, TP, MakeBrokers, brokers
 
 __all__ = ["brokers"]
@@ -276,14 +277,14 @@ async def test_an_order_that_waited_too_long_moves_no_log(monkeypatch: pytest.Mo
         return make
 
     orders = SimpleNamespace(
-        epochs=SimpleNamespace(refusal=lambda *_: answers.pop(0)),
+        epochs=SimpleNamespace(refusal=lambda *_: answers.pop(0), is_newest=lambda _: True),
         take_over_renamed=step("renamed"),
         make_logs_ahead=step("made"),
     )
     monkeypatch.setattr(leader_and_isr, "_bring_back", step("brought back"))
-    services = cast("Any", SimpleNamespace(orders=orders))
-    assert await leader_and_isr._prepare(services, m.LeaderAndIsrRequest(), []) is stale
+    ctx = context(5, orders=orders)
+    assert await leader_and_isr._prepare(ctx, m.LeaderAndIsrRequest(), []) is stale
     assert done == ["renamed"]
     answers[:] = [stale]
-    assert await leader_and_isr._prepare(services, m.LeaderAndIsrRequest(), []) is stale
+    assert await leader_and_isr._prepare(ctx, m.LeaderAndIsrRequest(), []) is stale
     assert done == ["renamed"]

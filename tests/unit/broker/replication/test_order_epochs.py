@@ -91,3 +91,12 @@ async def test_the_epoch_in_the_store(store: EmbeddedStore) -> None:
     assert await ask(False) == await ask(True) == 7
     await store.set(ControllerEpochZnode.path(), b"garbage")
     assert await ask(True) == 2**31 - 1
+
+
+def test_the_youngest_connection_of_the_newest_controller() -> None:
+    epochs = OrderEpochs()
+    assert epochs.refusal(-1, 4) is ErrorCode.NONE
+    assert [epochs.is_newest(connection) for connection in (3, 3, 7, 3, 7)] == [1, 1, 1, 0, 1]
+    # The next controller may have connected before this one connected again.
+    assert epochs.refusal(-1, 5) is ErrorCode.NONE
+    assert epochs.is_newest(5)

@@ -185,6 +185,10 @@ def test_topics_are_selected_by_regular_expression() -> None:
         select("(")
     with pytest.raises(TopicCommandError, match=r"^Topic 'x' does not exist as expected$"):
         select("x")
+    with pytest.raises(
+        TopicCommandError, match=r"expected \(if it is in the trash .* ottla purge\)"
+    ):
+        select_topics(names, TopicOptions(delete=True, purge=True, topic="x"))
     assert select_topics(names, TopicOptions(list=True, topic="x")) == []
     assert select_topics(names, TopicOptions(delete=True, topic="x", if_exists=True)) == []
 

@@ -182,6 +182,23 @@ def test_bounds_are_those_with_which_it_was_begun(
     assert anew.begin == dict.fromkeys(range(5), 21) and anew.until == dict.fromkeys(range(5), 71)
 
 
+@pytest.mark.parametrize("is_sound", [True, False])
+def test_one_that_died_when_all_was_done_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, folder: CopyFolder, is_sound: bool
+) -> None:
+    clone = copied_clone(monkeypatch, folder, None, [])
+    pairs = [] if is_sound else [(0, 0)]
+    monkeypatch.setattr(Copied, "check", lambda *_: Check(1_200, pairs, 0))
+    clone.run()
+    told = "the clone b of a is finished, with 1,200 records" if is_sound else "knows of no clone"
+    with pytest.raises(CopyError, match=told):
+        planned(monkeypatch, folder, SOURCE, facts("new", records=True))
+    # Another topic of that name, and this one when its records are gone.
+    with pytest.raises(CopyError, match="knows of no clone"):
+        planned(monkeypatch, folder, SOURCE, facts("newer", records=True))
+    assert not planned(monkeypatch, folder, SOURCE, facts("new")).resumes
+
+
 # --- the end ------------------------------------------------------------------------------------
 
 
@@ -205,7 +222,7 @@ class Copied:
 
     def __init__(self, spark: Any, steps: list[str]) -> None:
         self._spark, self._steps = spark, steps
-        self.state = CopyState(Identity("", "a", "", "", "b", "", 4, "", "", ""), {}, {}, {})
+        self.state = CopyState(Identity("", "a", "", "", "b", "new", 4, "", "", ""), {}, {}, {})
         self.state.tally.records = 1_200
 
     def start(self, until: Any) -> None:

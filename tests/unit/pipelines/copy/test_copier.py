@@ -32,6 +32,7 @@ def copier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made.state = CopyState(Identity("", "a", "", "", "b", "", 1, "", "", ""), {}, {}, {})
     monkeypatch.setattr(made._source, "look", lambda: None)
     monkeypatch.setattr(made._source, "earliest", lambda: {0: 0})
+    monkeypatch.setattr(made._source, "compacts", lambda: False)
     monkeypatch.setattr(made._target, "look", lambda: None)
     monkeypatch.setattr(made._target, "latest", lambda: {0: 100})
     yield made
@@ -98,6 +99,14 @@ def test_a_topic_that_was_made_again_ends_it(copier: Any, monkeypatch: pytest.Mo
         copier._copy(UNDER_WAY, look=False)
 
 
+def test_whoever_waits_for_the_end_hears_why_it_failed(copier: Any) -> None:
+    with pytest.raises(CopyError, match="at given offsets only"):
+        copier.finish()
+    copier._failure = SourceError("the topic is gone")
+    with pytest.raises(SourceError, match="the topic is gone"):
+        copier.finish()
+
+
 def copied(records: int, value: int) -> list[RangeResult]:
     return [RangeResult(0, Tally(records), b"", {0: PairResult(OrderDigest(records, value))})]
 
@@ -126,7 +135,7 @@ def test_a_second_attempt_whose_records_are_there_counts(
     assert copier.state.batch == 1
 
 
-def test_where_records_aged_out_an_attempt_waits_for_the_others_to_end(
+def test_where_records_go_away_an_attempt_waits_for_the_others_to_end(
     copier: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reads other records than they do, and has the same sequence numbers for them."""
@@ -136,6 +145,11 @@ def test_where_records_aged_out_an_attempt_waits_for_the_others_to_end(
     monkeypatch.setattr(copier, "_run_ranges", lambda *_: steps.append("copies") or [])
     copier._copy(UNDER_WAY, look=True)
     assert steps == ["looks", "copies", "looks"]
+    steps.clear()
+    monkeypatch.setattr(copier._source, "compacts", lambda: True)
+    copier._copy(UNDER_WAY, look=True)
+    assert steps.pop(0) == f"waits {copiers._STRAYS_S}"
+    monkeypatch.setattr(copier._source, "compacts", lambda: False)
     steps.clear()
     monkeypatch.setattr(copier._source, "earliest", lambda: {0: 1})
     copier._copy(UNDER_WAY, look=True)

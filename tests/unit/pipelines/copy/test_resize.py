@@ -19,6 +19,7 @@ from ottla.pipelines.copy.resize import Resize, ResizeSpec
 from ottla.pipelines.copy.state import CopyState, Identity
 from ottla.runtime import SystemDisk
 from ottla.topics.partitioners import Partitioner
+from tests.support.interrupted import stuck_at
 
 OLD, NEW = b"o" * 16, b"n" * 16
 END = ResizeEnd(NEW, 0, 0)
@@ -47,7 +48,9 @@ def resize(tmp_path: Path) -> Any:
     clock: Any = Clock()
     begun = ResizeBegun(OLD, "shadow", NEW, 12, 1, False, 0)
     spec = ResizeSpec(Endpoint("localhost:1", "orders"), 5, Partitioner.MURMUR2)
-    return Resize(nobody, spec, begun, CopyFolder(SystemDisk(), tmp_path), clock=clock)
+    made: Any = Resize(nobody, spec, begun, CopyFolder(SystemDisk(), tmp_path), clock=clock)
+    made._is_under_way = lambda: True
+    return made
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,10 @@ def test_patience_ends(resize: Any) -> None:
     with pytest.raises(CopyError):
         resize._swap(ask)
     assert resize._clock.now_s == 220
+
+
+def test_a_signal_in_the_midst_of_another(resize: Any) -> None:
+    assert stuck_at(resize.stop) is None
 
 
 class Steps:
@@ -214,6 +221,16 @@ def test_a_copy_is_read_back_before_anybody_waits(resize: Any) -> None:
 def test_a_copy_that_differs_is_not_swapped(resize: Any) -> None:
     resize._copier = lambda: Checked((0, 1))
     with pytest.raises(CopyError, match=r"1 pairs .* orders stays as it is; .* --abort"):
+        resize.run()
+
+
+def test_one_that_somebody_gave_up_is_told_so(resize: Any) -> None:
+    resize._copier = lambda: Checked((0, 1))
+    resize._is_under_way = lambda: False
+    with pytest.raises(CopyError, match=r"orders is not being resized any more: .* \(1 pairs"):
+        resize.run()
+    resize.stop()
+    with pytest.raises(CopyError, match="stopped after"):
         resize.run()
 
 

@@ -71,7 +71,7 @@ def test_bounds_are_kept() -> None:
     ],
 )
 def test_damage_is_told(data: bytes, why: str) -> None:
-    for decode in (states.decode, states.decode_under_way):
+    for decode in (states.decode, states.decode_under_way, states.decode_finished):
         with pytest.raises(BadState, match=why):
             decode(data)
 
