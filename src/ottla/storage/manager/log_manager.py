@@ -243,14 +243,12 @@ class LogManager:
             self._settings_of(tp.topic),
             topic_id=topic_id,
             shares_id_file=True,
+            data_dir=data_dir.path,
         )
 
     def _enter(self, log: Log) -> Log:
         log.on_roll = self.flusher.flush_soon
-        data_dir = self.dirs[log.data_dir]
-        # One object for all logs of the folder: quick to look up and to compare.
-        log.data_dir = data_dir.path
-        log.side_files.on_first_record = data_dir.secure_ids
+        log.side_files.on_first_record = self.dirs[log.data_dir].secure_ids
         self._table.enter(log)
         return log
 

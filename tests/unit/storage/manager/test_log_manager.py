@@ -360,6 +360,27 @@ async def test_logs_are_counted_without_a_look_at_all_of_them(
     monkeypatch.undo()
     for data_dir in logs.dirs:
         assert data_dir.log_count == len(logs._table.logs_in(data_dir.path)) == 126
-    # One object for all, which is quick to look up and to compare.
-    assert len({id(log.data_dir) for log in logs.logs()}) == 2 and first.data_dir.parent == tmp_path
+    assert first.data_dir.parent == tmp_path
+    await logs.shutdown()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_all_logs_share_the_name_of_their_data_folder(
+    tmp_path: Path, is_killed: bool
+) -> None:
+    """A comparison of two such objects costs as much as all else that a walk does."""
+    logs = manager(tmp_path / "x", tmp_path / "y")
+    await logs.start()
+    for tp in (A, B, C):
+        logs.get_or_create(tp)
+    await logs.create_ahead({TopicPartition("t", number): TOPIC_ID for number in range(150)})
+    assert len({id(log.data_dir) for log in logs.logs()}) == 2
+    if is_killed:
+        await logs._tasks.cancel()
+        logs.dirs.release_locks()
+    else:
+        await logs.shutdown()
+    logs = manager(tmp_path / "x", tmp_path / "y")
+    await logs.start()
+    assert len({id(log.data_dir) for log in logs.logs()}) == 2
     await logs.shutdown()
