@@ -232,8 +232,8 @@ class ProcessDisk:
     def mtime_ms(self, path: Path) -> int:
         return self.host().file(path).mtime_ms
 
-    def size_and_mtime_ms(self, path: Path) -> tuple[int, int]:
-        file = self.host().file(path)
+    def size_and_mtime_ms(self, folder: Path, place: str) -> tuple[int, int]:
+        file = self.host().file(folder / place)
         return len(file.data), file.mtime_ms
 
     def set_mtime_ms(self, path: Path, mtime_ms: int) -> None:

@@ -47,3 +47,18 @@ def test_what_became_garbage_meanwhile_is_found() -> None:
     assert gc.get_freeze_count() == 0
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("made", [100, 30_000])
+def test_only_much_work_moves_what_is_new_to_the_oldest_generation(made: int) -> None:
+    before = gc.get_threshold()
+    gc.enable()
+    try:
+        gc.set_threshold(20_000, 10, 10)
+        gc.collect()
+        with uncollected():
+            kept = [[number] for number in range(made)]
+        young = sum(gc.get_count())
+        assert young >= 100 if made == len(kept) == 100 else young < 100
+    finally:
+        gc.set_threshold(*before)

@@ -92,11 +92,14 @@ class Log:
         settings: LogConfig,
         *,
         topic_id: TopicId = ZERO_TOPIC_ID,
+        data_dir: Path | None = None,
     ) -> None:
+        """`data_dir` is the folder's parent: one object for all logs in there is quick to look up
+        and to compare."""
         self._runtime = runtime
         self.tp = tp
         self.folder = folder
-        self.data_dir = folder.parent
+        self.data_dir = folder.parent if data_dir is None else data_dir
         self.settings = settings
         self._is_plain = is_plain(settings)
         self.topic_id = topic_id
@@ -129,10 +132,11 @@ class Log:
         *,
         topic_id: TopicId = ZERO_TOPIC_ID,
         shares_id_file: bool = False,
+        data_dir: Path | None = None,
     ) -> Log:
         """A new, empty log in a new folder. With `shares_id_file` its id is noted elsewhere."""
         runtime.disk.make_dirs(folder)
-        log = cls(runtime, open_files, tp, folder, settings)
+        log = cls(runtime, open_files, tp, folder, settings, data_dir=data_dir)
         log.segments.start_unmade(settings.index_interval_bytes, log.last_flush_ms)
         if topic_id != ZERO_TOPIC_ID:
             log.assign_topic_id(topic_id, is_shared=shares_id_file)

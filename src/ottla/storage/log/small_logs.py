@@ -100,9 +100,11 @@ def decode_notes(data: bytes) -> dict[str, Note]:
         raise CheckpointDamaged(f"malformed {NOTES}: {error}") from None
 
 
-def _found(disk: Disk, log_file: Path) -> tuple[int, int]:
+def _found(disk: Disk, data_dir: Path, note: Note) -> tuple[int, int]:
+    """Size and time of its log file."""
     try:
-        return disk.size_and_mtime_ms(log_file)
+        name = file_name(note.base_offset, LOG_SUFFIX)
+        return disk.size_and_mtime_ms(data_dir, f"{note.folder}/{name}")
     except FileNotFoundError:
         return 0, NO_FILE
 
@@ -111,7 +113,7 @@ def load_noted(
     runtime: Runtime,
     open_files: OpenFiles,
     tp: TopicPartition,
-    folder: Path,
+    data_dir: Path,
     settings: LogConfig,
     note: Note,
     *,
@@ -119,7 +121,15 @@ def load_noted(
     high_watermark: int,
 ) -> Log | None:
     """The log as it was closed, without reading it; None where it is not the one noted."""
-    log = Log(runtime, open_files, tp, folder, settings)
+    try:
+        is_same = _found(runtime.disk, data_dir, note) == (note.size, note.mtime_ms)
+        topic_id, snapshot = bytes.fromhex(note.topic_id), bytes.fromhex(note.producers)
+    except (NotADirectoryError, ValueError):
+        return None
+    if not is_same or start_offset > note.end_offset:
+        return None
+    folder = data_dir / note.folder
+    log = Log(runtime, open_files, tp, folder, settings, data_dir=data_dir)
     segment = log.segments.opened(
         note.base_offset,
         note.size,
@@ -128,14 +138,6 @@ def load_noted(
         sealed=False,
         unmade=note.mtime_ms == NO_FILE,
     )
-    log_file = segment.path(LOG_SUFFIX)
-    try:
-        is_same = _found(runtime.disk, log_file) == (note.size, note.mtime_ms)
-        topic_id, snapshot = bytes.fromhex(note.topic_id), bytes.fromhex(note.producers)
-    except (NotADirectoryError, ValueError):
-        return None
-    if not is_same or start_offset > note.end_offset:
-        return None
     log.topic_id = topic_id
     log.side_files.shared_id = topic_id if note.is_id_shared else None
     log.segments.add(segment)

@@ -82,17 +82,17 @@ class DataDir:
         found = Found([], [], [], [])
         shared_ids = self.shared_ids.load()
         for name in self._disk.list_dir(self.path):
-            folder = self.path / name
             tp = parse_folder_name(name) if name in notes else None
             if tp is not None and tp not in cleaned:
                 log = small_logs.load_noted(
-                    *(self._runtime, open_files, tp, folder, settings_of(tp.topic), notes[name]),
+                    *(self._runtime, open_files, tp, self.path, settings_of(tp.topic), notes[name]),
                     start_offset=starts.get(tp, 0),
                     high_watermark=watermarks.get(tp, 0),
                 )
                 if log is not None:
                     found.logs.append(log)
                     continue
+            folder = self.path / name
             if not self._disk.is_dir(folder) or name.startswith("__cluster_metadata-"):
                 continue
             if name == TRASH_FOLDER:
@@ -126,6 +126,7 @@ class DataDir:
             except KafkaError as error:
                 # One place too many is damaged: told by its name, and no other folder suffers.
                 raise OSError(f"{folder}: {error}") from None
+            log.data_dir = self.path
             log.cleaned_offset = min(cleaned.get(tp, NEVER_CLEANED), log.end_offset)
             (found.futures if future else found.logs).append(log)
         self.log_count = len(found.logs)

@@ -243,6 +243,7 @@ class LogManager:
             self._settings_of(tp.topic),
             topic_id=topic_id,
             shares_id_file=True,
+            data_dir=data_dir.path,
         )
 
     def _enter(self, log: Log) -> Log:
@@ -280,6 +281,8 @@ class LogManager:
                 plans.append((data_dir, tp))
         except OSError as error:
             self.dirs.failed(data_dir.path, error)
+            for place, _ in plans:
+                place.log_count -= 1
             return
         made: list[Log] = []
 
@@ -295,15 +298,17 @@ class LogManager:
             await self._runtime.blocking(work)
         except OSError as error:
             logger.error("logs could not be created: %s", error)
-        self._created(
-            [
-                log
-                for log in made
-                if self._table.get(log.tp) is None and self.dirs[log.data_dir].offline is None
-            ]
-        )
-        for data_dir in self.dirs:
-            data_dir.log_count = len(self._table.logs_in(data_dir.path))
+        new = [
+            (data_dir, log)
+            for (data_dir, _), log in zip(plans, made, strict=False)
+            if self._table.get(log.tp) is None and data_dir.offline is None
+        ]
+        self._created([log for _, log in new])
+        # Not counted anew: that would be a walk over all logs for each order.
+        for data_dir, _ in plans:
+            data_dir.log_count -= 1
+        for data_dir, _ in new:
+            data_dir.log_count += 1
 
     def prefer_dir(self, tp: TopicPartition, path: Path) -> None:
         """Creates the log of `tp` in this folder when it comes; the oldest wishes are dropped."""

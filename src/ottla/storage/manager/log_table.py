@@ -43,10 +43,10 @@ class LogTable:
         return self._futures.pop(tp, None)
 
     def logs_in(self, folder: Path) -> list[Log]:
-        return [log for log in self._logs.values() if log.data_dir == folder]
+        return [log for log in self._logs.values() if _is_in(log, folder)]
 
     def futures_in(self, folder: Path) -> list[Log]:
-        return [copy for copy in self._futures.values() if copy.data_dir == folder]
+        return [copy for copy in self._futures.values() if _is_in(copy, folder)]
 
     def of_topic(self, topic: str) -> list[Log]:
         """With copies."""
@@ -61,3 +61,8 @@ class LogTable:
 
     def unmoved_log(self, tp: TopicPartition) -> Log | None:
         return None if tp in self._futures else self._logs.get(tp)
+
+
+def _is_in(log: Log, folder: Path) -> bool:
+    """Mostly the same object, which is several times as quick to see."""
+    return log.data_dir is folder or log.data_dir == folder

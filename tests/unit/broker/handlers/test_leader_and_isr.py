@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from ottla.broker.replication.stale_logs import StaleLogs
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.store import ConnectionLossError
 from ottla.metadata.znodes import ReplicaAssignment, TopicZnode
+from ottla.types import TopicPartition
 from ottla.wire import messages as m
 from ottla.zk.embedded import EmbeddedStore
 from tests.support.broker.cluster_messages import context
@@ -288,3 +290,24 @@ async def test_an_order_that_waited_too_long_moves_no_log(monkeypatch: pytest.Mo
     answers[:] = [stale]
     assert await leader_and_isr._prepare(ctx, m.LeaderAndIsrRequest(), []) is stale
     assert done == ["renamed"]
+
+
+async def test_the_collector_waits_while_logs_are_made(
+    brokers: MakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nearly all that is made stays: a sixth of the broker's part went to looking at it."""
+    (broker,) = await brokers(1)
+    make, seen = broker.log_manager.create_ahead, []
+
+    async def making(wanted: dict[TopicPartition, bytes]) -> None:
+        seen.append(gc.isenabled())
+        await make(wanted)
+
+    monkeypatch.setattr(broker.log_manager, "create_ahead", making)
+    was_enabled = gc.isenabled()
+    gc.enable()
+    try:
+        await leader_and_isr.handle(broker.context(5), large_order(300))
+        assert seen == [False] and gc.isenabled()
+    finally:
+        gc.enable() if was_enabled else gc.disable()

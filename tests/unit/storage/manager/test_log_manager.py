@@ -12,6 +12,7 @@ from ottla.storage import checkpoints
 from ottla.storage.log.small_logs import SMALL_LOG_BYTES
 from ottla.storage.manager.folder_names import deletion_name, is_deletion_name
 from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.manager.log_table import LogTable
 from ottla.types import TopicPartition
 from tests.support.storage.log_helpers import ManualClock, all_offsets, batch
 from tests.support.storage.log_managers import TOPIC_ID, manager
@@ -327,4 +328,59 @@ async def test_many_logs_are_created_ahead_and_spread(tmp_path: Path) -> None:
     assert log.topic_id == TOPIC_ID and log.append_as_leader(batch(), 0).first_offset == 0
     await logs.create_ahead(wanted)
     assert logs.get(TopicPartition("t", 7)) is log
+    await logs.shutdown()
+
+
+class BreaksHalfWay(SystemDisk):
+    """Folders can be made until so many are there."""
+
+    left = 120
+
+    def make_dirs(self, path: Path) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(28, "No space left on device")
+        super().make_dirs(path)
+
+
+async def test_logs_are_counted_without_a_look_at_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = BreaksHalfWay()
+    logs = manager(tmp_path / "x", tmp_path / "y", disk=disk)
+    await logs.start()
+    first = logs.get_or_create(A, topic_id=TOPIC_ID)
+    monkeypatch.setattr(LogTable, "logs_in", lambda *_: pytest.fail("a walk over all logs"))
+    wanted = {TopicPartition("t", number): TOPIC_ID for number in range(150)}
+    await logs.create_ahead(wanted)
+    made = len(list(logs.logs()))
+    assert 100 < made < 130
+    disk.left = 1000
+    await logs.create_ahead(wanted | {TopicPartition("u", n): TOPIC_ID for n in range(101)})
+    monkeypatch.undo()
+    for data_dir in logs.dirs:
+        assert data_dir.log_count == len(logs._table.logs_in(data_dir.path)) == 126
+    assert first.data_dir.parent == tmp_path
+    await logs.shutdown()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_all_logs_share_the_name_of_their_data_folder(
+    tmp_path: Path, is_killed: bool
+) -> None:
+    """A comparison of two such objects costs as much as all else that a walk does."""
+    logs = manager(tmp_path / "x", tmp_path / "y")
+    await logs.start()
+    for tp in (A, B, C):
+        logs.get_or_create(tp)
+    await logs.create_ahead({TopicPartition("t", number): TOPIC_ID for number in range(150)})
+    assert len({id(log.data_dir) for log in logs.logs()}) == 2
+    if is_killed:
+        await logs._tasks.cancel()
+        logs.dirs.release_locks()
+    else:
+        await logs.shutdown()
+    logs = manager(tmp_path / "x", tmp_path / "y")
+    await logs.start()
+    assert len({id(log.data_dir) for log in logs.logs()}) == 2
     await logs.shutdown()
