@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 from ottla.bounds.turns import TURN_MS
@@ -39,6 +41,20 @@ def _plain_socket(transport: asyncio.Transport) -> int:
         return -1
     found = transport.get_extra_info("socket")
     return -1 if found is None or not hasattr(os, "sendfile") else int(found.fileno())
+
+
+def _cork(socket_fd: int, *, is_on: bool) -> None:
+    """While it is on only full segments leave: what is around records that go by themselves leaves
+    together with them, not in packets of a few bytes that wake the peer up for nothing."""
+    if not hasattr(socket, "TCP_CORK"):
+        return
+    # The family is not asked for: this is only a way to the system call.
+    borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, socket_fd)
+    try:
+        with suppress(OSError):  # no TCP: it works without
+            borrowed.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, is_on)
+    finally:
+        borrowed.detach()
 
 
 class Answers:
@@ -219,18 +235,33 @@ class Answers:
         """Until the transport is full, or others want their turn."""
         rest = self._rest
         turn_ends_ms = self._now_ms() + TURN_MS
+        is_corked = False
         while rest and self.blocked_since is None and self._transport is not None:
+            piece: list[bytes | memoryview] = []
             if not self._send_from_file():
                 try:
                     piece = self._next_piece()
                 except OSError as error:
                     self._give_up(error)
                     return
+            if not is_corked and rest and self._goes_uncopied(rest[0]):
+                is_corked = self._set_corked(True)
+            if piece:
                 self._transport.writelines(piece)
             if rest and self._now_ms() >= turn_ends_ms:
                 self._write_rest_soon()
                 break
+        if is_corked:
+            self._set_corked(False)
         self.is_blocked = self.blocked_since is not None or bool(rest)
+
+    def _set_corked(self, is_on: bool) -> bool:
+        transport = self._transport
+        # Its descriptor may be somebody else's by now.
+        if transport is None or transport.is_closing():
+            return False
+        _cork(self._socket_fd, is_on=is_on)
+        return is_on
 
     def _write_rest_soon(self) -> None:
         if not self._piece_is_due and self._loop is not None:
