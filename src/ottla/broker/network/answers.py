@@ -111,13 +111,13 @@ class Answers:
         self._outgoing_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Of a connection that is not encrypted.
-        self._socket_fd = -1
+        # Of a connection that is not encrypted, -1 of any other; looked up when it is needed, which
+        # for most connections is never.
+        self._socket_fd: int | None = None
 
     def open(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._socket_fd = _plain_socket(transport)
 
     def stop(self) -> None:
         """From now on nothing is written any more."""
@@ -260,7 +260,7 @@ class Answers:
         # Its descriptor may be somebody else's by now.
         if transport is None or transport.is_closing():
             return False
-        _cork(self._socket_fd, is_on=is_on)
+        _cork(self._plain_socket_fd, is_on=is_on)
         return is_on
 
     def _write_rest_soon(self) -> None:
@@ -290,7 +290,7 @@ class Answers:
         ):
             return False
         try:
-            sent = first.send(self._socket_fd, self._begun_bytes, SEND_BYTES)
+            sent = first.send(self._plain_socket_fd, self._begun_bytes, SEND_BYTES)
         except OSError:
             # Full, or broken: the transport finds out which. Or the records are gone: so does
             # who reads them.
@@ -303,10 +303,17 @@ class Answers:
 
     def _goes_uncopied(self, chunk: bytes | memoryview | RecordSlice) -> TypeGuard[RecordSlice]:
         return (
-            self._socket_fd >= 0
-            and isinstance(chunk, RecordSlice)
+            isinstance(chunk, RecordSlice)
             and len(chunk) >= SENT_FROM_BYTES
+            and self._plain_socket_fd >= 0
         )
+
+    @property
+    def _plain_socket_fd(self) -> int:
+        if self._socket_fd is None:
+            transport = self._transport
+            self._socket_fd = -1 if transport is None else _plain_socket(transport)
+        return self._socket_fd
 
     def _next_piece(self) -> list[bytes | memoryview]:
         """Raises OSError where records cannot be had any more."""
