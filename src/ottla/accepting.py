@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 # How many may wait to be accepted; the system may allow less (net.core.somaxconn).
 BACKLOG = 4096
 # What one costs, about, with the protocol that is made for it.
-_COST_S = 100e-6
-# In one turn of the loop: as many as take 5 ms, or up to 100 ms where the turns are long.
-FEWEST_PER_TURN = 50
+_COST_S = 20e-6
+# In one turn of the loop: as many as take 5 ms, or up to 20 ms where the turns are long.
+FEWEST_PER_TURN = 250
 MOST_PER_TURN = 1000
 # No descriptor, no memory: asyncio's own loop waits as long (ACCEPT_RETRY_DELAY).
 _RETRY_S = 1.0
@@ -32,7 +32,7 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 def allowed_now(since_last_s: float) -> int:
     """How many connections are accepted in a turn, by the time since they last were."""
-    return min(max(FEWEST_PER_TURN, int(since_last_s / _COST_S)), MOST_PER_TURN)
+    return min(max(FEWEST_PER_TURN, round(since_last_s / _COST_S)), MOST_PER_TURN)
 
 
 class Acceptor:

@@ -11,7 +11,7 @@ import uvloop
 from ottla.accepting import FEWEST_PER_TURN
 from ottla.runtime import SystemNetwork
 
-WAITING = 4 * FEWEST_PER_TURN
+WAITING = FEWEST_PER_TURN + 50
 
 
 class Accepted(asyncio.Protocol):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 from ottla.bounds.turns import TURN_MS
@@ -39,6 +41,20 @@ def _plain_socket(transport: asyncio.Transport) -> int:
         return -1
     found = transport.get_extra_info("socket")
     return -1 if found is None or not hasattr(os, "sendfile") else int(found.fileno())
+
+
+def _cork(socket_fd: int, *, is_on: bool) -> None:
+    """While it is on only full segments leave: what is around records that go by themselves leaves
+    together with them, not in packets of a few bytes that wake the peer up for nothing."""
+    if not hasattr(socket, "TCP_CORK"):
+        return
+    # The family is not asked for: this is only a way to the system call.
+    borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, socket_fd)
+    try:
+        with suppress(OSError):  # no TCP: it works without
+            borrowed.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, is_on)
+    finally:
+        borrowed.detach()
 
 
 class Answers:
@@ -95,13 +111,13 @@ class Answers:
         self._outgoing_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Of a connection that is not encrypted.
-        self._socket_fd = -1
+        # Of a connection that is not encrypted, -1 of any other; looked up when it is needed, which
+        # for most connections is never.
+        self._socket_fd: int | None = None
 
     def open(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._socket_fd = _plain_socket(transport)
 
     def stop(self) -> None:
         """From now on nothing is written any more."""
@@ -219,18 +235,33 @@ class Answers:
         """Until the transport is full, or others want their turn."""
         rest = self._rest
         turn_ends_ms = self._now_ms() + TURN_MS
+        is_corked = False
         while rest and self.blocked_since is None and self._transport is not None:
+            piece: list[bytes | memoryview] = []
             if not self._send_from_file():
                 try:
                     piece = self._next_piece()
                 except OSError as error:
                     self._give_up(error)
                     return
+            if not is_corked and rest and self._goes_uncopied(rest[0]):
+                is_corked = self._set_corked(True)
+            if piece:
                 self._transport.writelines(piece)
             if rest and self._now_ms() >= turn_ends_ms:
                 self._write_rest_soon()
                 break
+        if is_corked:
+            self._set_corked(False)
         self.is_blocked = self.blocked_since is not None or bool(rest)
+
+    def _set_corked(self, is_on: bool) -> bool:
+        transport = self._transport
+        # Its descriptor may be somebody else's by now.
+        if transport is None or transport.is_closing():
+            return False
+        _cork(self._plain_socket_fd, is_on=is_on)
+        return is_on
 
     def _write_rest_soon(self) -> None:
         if not self._piece_is_due and self._loop is not None:
@@ -259,7 +290,7 @@ class Answers:
         ):
             return False
         try:
-            sent = first.send(self._socket_fd, self._begun_bytes, SEND_BYTES)
+            sent = first.send(self._plain_socket_fd, self._begun_bytes, SEND_BYTES)
         except OSError:
             # Full, or broken: the transport finds out which. Or the records are gone: so does
             # who reads them.
@@ -272,10 +303,17 @@ class Answers:
 
     def _goes_uncopied(self, chunk: bytes | memoryview | RecordSlice) -> TypeGuard[RecordSlice]:
         return (
-            self._socket_fd >= 0
-            and isinstance(chunk, RecordSlice)
+            isinstance(chunk, RecordSlice)
             and len(chunk) >= SENT_FROM_BYTES
+            and self._plain_socket_fd >= 0
         )
+
+    @property
+    def _plain_socket_fd(self) -> int:
+        if self._socket_fd is None:
+            transport = self._transport
+            self._socket_fd = -1 if transport is None else _plain_socket(transport)
+        return self._socket_fd
 
     def _next_piece(self) -> list[bytes | memoryview]:
         """Raises OSError where records cannot be had any more."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import socket
 import ssl
+import termios
+from array import array
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -35,6 +39,8 @@ class Segment:
         self._file = SystemFile(os.open(path, os.O_RDONLY))
         self.cuts = 0
         self.sent_bytes = self.read_bytes = 0
+        # What is to happen before bytes leave without a copy.
+        self.before_send: Callable[[], None] = lambda: None
 
     def records(self, position: int, size: int) -> Any:
         return self
@@ -44,6 +50,7 @@ class Segment:
         return self._file.read_at(size, position)
 
     def send_at(self, socket_fd: int, size: int, position: int) -> int:
+        self.before_send()
         sent = self._file.send_at(socket_fd, size, position)
         self.sent_bytes += sent
         return sent
@@ -134,6 +141,31 @@ async def test_the_peer_gets_every_byte_in_order(segment: Segment, _: Path) -> N
         assert not plain.peer.answers.is_blocked
     assert segment.sent_bytes > SENT_FROM_BYTES, "some went without a copy"
     assert segment.sent_bytes + segment.read_bytes == size + 90_000, "and nothing twice"
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CORK"), reason="this system has no TCP_CORK")
+@on_both_loops
+async def test_what_is_around_records_leaves_together_with_them(segment: Segment, _: Path) -> None:
+    size = 2 * SENT_FROM_BYTES
+    arrived: list[int] = []
+
+    def look() -> None:
+        unread = array("i", [0])
+        fcntl.ioctl(own_end.fileno(), termios.FIONREAD, unread)
+        arrived.append(unread[0])
+
+    async with connect() as plain:
+        own_end = plain.writer.get_extra_info("socket")
+        segment.before_send = look
+        plain.answer([b"head", segment.part(0, size), b"end"])
+        received = await asyncio.wait_for(plain.reader.readexactly(size + 7), WAIT_S)
+        corked = plain.peer.transport.get_extra_info("socket").getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_CORK
+        )
+    assert arrived[0] == 0, "a head by itself is a packet more, and wakes the peer up for nothing"
+    assert received.startswith(b"head")
+    assert received.endswith(b"end")
+    assert not corked, "what comes later waits for nothing"
 
 
 @on_both_loops
