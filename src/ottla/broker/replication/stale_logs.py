@@ -194,7 +194,7 @@ class StaleLogs:
         before a controller that died could say so. Apache Kafka has deleted such logs since 3.x
         too. Of a topic that is being deleted the controller tells only where it has replicas: a log
         of which it says nothing at all (`all_told`: it has named topics) may be left from before a
-        move.
+        move. So may one that is hosted: the controller died with its order to stop.
         """
         cache, own_id = self._replicas.metadata_cache, self._replicas.broker_id
         found = []
@@ -202,7 +202,7 @@ class StaleLogs:
             tp = log.tp
             state = cache.partition_state(tp)
             if state is None:
-                is_suspect = all_told and self._replicas.partitions.get(tp) is None
+                is_suspect = all_told
             else:
                 # A list edited by hand leaves the leader where it was, and there are the records. A
                 # move takes a replica out of the ISR before it takes it out of the list.

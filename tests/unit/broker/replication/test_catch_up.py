@@ -173,6 +173,21 @@ async def test_a_log_from_before_a_move_goes_with_its_topic(
     assert await broker.told(known, ids={"known": OLD}, epoch=1) == ["known-0", "staying-0"]
 
 
+async def test_a_replica_that_was_not_told_of_its_move_goes_with_its_topic(
+    broker: Broker, store: EmbeddedStore
+) -> None:
+    """The controller died before this broker could take its order to stop."""
+    await store.create("/admin")
+    await store.create("/admin/delete_topics")
+    await store.create("/admin/delete_topics/dying")
+    for name, replica in (("dying", 2), ("known", 1)):
+        await write_topic(store, name, OLD, replica)
+        broker.log_manager.add(name, 0, OLD)
+        broker.hosts.add(TopicPartition(name, 0))
+    known = {"known": [partition(0, leader=1, replicas=[1])]}
+    assert await broker.told(known, ids={"known": OLD}, epoch=2) == ["known-0"]
+
+
 async def test_a_log_from_before_a_move_goes_after_its_topic(
     broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
