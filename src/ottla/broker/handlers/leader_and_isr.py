@@ -49,9 +49,7 @@ async def handle(ctx: RequestContext, request: m.LeaderAndIsrRequest) -> m.Leade
     controller.log.handling("LeaderAndIsr", sender, len(orders))
     clock = services.runtime.clock
     begun_ms = clock.monotonic_ms()
-    # Of thousands of new partitions nearly all that is made stays.
-    with uncollected():
-        response = await _obey(ctx, request, orders, sender)
+    response = await _obey(ctx, request, orders, sender)
     elapsed_ms = clock.monotonic_ms() - begun_ms
     controller.log.finished("LeaderAndIsr", sender, len(orders), elapsed_ms)
     return response
@@ -77,7 +75,9 @@ async def _obey(
         controller.log.old_controller("LeaderAndIsr", sender, controller.epochs.controller_epoch)
     if error is not ErrorCode.NONE:
         return _refuse(request, ctx.version, read_orders(request), error)
-    errors, error = await _carry_out(ctx, request, orders, sender)
+    # Of thousands of new partitions nearly all that is made stays. No store is waited for here.
+    with uncollected():
+        errors, error = await _carry_out(ctx, request, orders, sender)
     if error is not ErrorCode.NONE:
         return _refuse(request, ctx.version, read_orders(request), error)
     return make_response(request, ctx.version, errors | refused)
@@ -92,7 +92,7 @@ async def _prepare(
     steps: tuple[Callable[[], Awaitable[None]], ...] = (
         partial(controller.take_over_renamed, orders),
         partial(_bring_back, services, orders),
-        partial(controller.make_logs_ahead, orders),
+        partial(_make_logs_ahead, services, orders),
     )
     for step in steps:
         error = order_checks.refusal_by_now(ctx, request)
@@ -100,6 +100,11 @@ async def _prepare(
             return error
         await step()
     return order_checks.refusal_by_now(ctx, request)
+
+
+async def _make_logs_ahead(services: BrokerServices, orders: Sequence[Order]) -> None:
+    with uncollected():
+        await services.orders.make_logs_ahead(orders)
 
 
 async def _carry_out(
