@@ -174,7 +174,7 @@ async def test_a_log_from_before_a_move_goes_with_its_topic(
 
 
 async def test_a_replica_that_was_not_told_of_its_move_goes_with_its_topic(
-    broker: Broker, store: EmbeddedStore
+    broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
     """The controller died before this broker could take its order to stop."""
     await store.create("/admin")
