@@ -20,7 +20,6 @@ from ottla.broker.replication.append import Appends
 from ottla.broker.replication.log_verdicts import Verdict
 from ottla.broker.replication.partition import Partition
 from ottla.controller import election, replica_states
-from ottla.controller.decisions import failover
 from ottla.controller.interpreter import Interpreter
 from ottla.controller.replica_states import ReplicaState
 from ottla.controller.resizing import stored
@@ -158,7 +157,7 @@ def test_a_leader_that_does_not_wait_for_its_followers(monkeypatch: pytest.Monke
 
 
 def test_a_controller_that_trusts_whoever_came_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failover.election, "without_returned", lambda *_: None)
+    monkeypatch.setattr(election, "without_returned", lambda *_: None)
     assert _is_noticed("data_power", "has other bytes at")
 
 

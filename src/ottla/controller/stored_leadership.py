@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ottla.controller import election
 from ottla.controller.context import ControllerContext
 from ottla.controller.steps import Steps, get_paths, write
 from ottla.metadata.store import BadVersionError, SetData, StoreError
@@ -61,6 +62,30 @@ def read_dated_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicP
 def read_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
     dated = yield from read_dated_states(partitions)
     return {tp: found.state for tp, found in dated.items()}
+
+
+def read_states_to_move(
+    ctx: ControllerContext, partitions: Iterable[TopicPartition]
+) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
+    """For partitions that go on under another name. There their states have a new age, by which
+    nobody could tell any more who of the ISR was away unseen before: it is told here (ADR 22)."""
+    states = {}
+    for tp, dated in (yield from read_dated_states(partitions)).items():
+        state = dated.state
+        states[tp] = without_returned(ctx, tp, state.isr, dated) or state
+    return states
+
+
+def without_returned(
+    ctx: ControllerContext, tp: TopicPartition, replicas: tuple[int, ...], dated: Dated
+) -> LeaderAndIsr | None:
+    """A state without members of the ISR that registered after it was written, the others in the
+    order of `replicas`; None where it stays as it is."""
+    state, mzxid = dated
+    returned = [member for member in state.isr if ctx.broker_epochs.get(member, -1) > mzxid]
+    if not returned:
+        return None
+    return election.without_returned(replicas, state, returned, ctx.online_check(tp))
 
 
 def states_of(

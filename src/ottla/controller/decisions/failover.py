@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ottla.controller import (
     deletion,
-    election,
     ended_topics,
     partition_machine,
     partition_moves,
@@ -36,6 +35,7 @@ from ottla.controller.stored_leadership import (
     MAX_WRITE_ROUNDS,
     Dated,
     read_dated_states,
+    without_returned,
     write_states,
 )
 from ottla.controller.trash import keeping, undelete
@@ -150,16 +150,11 @@ def _pass_over_returned(ctx: ControllerContext, states: dict[TopicPartition, Dat
     youngest = max(ctx.broker_epochs.values(), default=-1)
     for _ in range(MAX_WRITE_ROUNDS):
         updates = {}
-        for tp, (state, mzxid) in states.items():
-            if mzxid >= youngest:
+        for tp, dated in states.items():
+            if dated.mzxid >= youngest or ctx.is_queued_for_deletion(tp.topic):
                 continue
-            returned = [b for b in state.isr if ctx.broker_epochs.get(b, -1) > mzxid]
-            if not returned or ctx.is_queued_for_deletion(tp.topic):
-                continue
-            passed_over = election.without_returned(
-                ctx.assignment(tp).replicas, state, returned, ctx.online_check(tp)
-            )
-            if passed_over is not None and state.controller_epoch <= ctx.epoch:
+            passed_over = without_returned(ctx, tp, ctx.assignment(tp).replicas, dated)
+            if passed_over is not None and dated.state.controller_epoch <= ctx.epoch:
                 updates[tp] = passed_over
         outcome = yield from write_states(ctx, updates)
         for tp, written in outcome.done.items():

@@ -17,7 +17,7 @@ from ottla.controller.steps import (
     write_together,
 )
 from ottla.controller.stored_assignments import remove_name
-from ottla.controller.stored_leadership import read_states
+from ottla.controller.stored_leadership import read_states_to_move
 from ottla.metadata.renames import RenamePhase, RenameZnode, StoredRename
 from ottla.metadata.store import (
     Check,
@@ -95,7 +95,8 @@ def move(ctx: ControllerContext, topic_id: TopicId, rename: StoredRename) -> Ste
     source, target, _ = rename
     node = (yield from get_paths([TopicZnode.path(target)]))[0]
     partitions = [] if node is None else sorted(TopicZnode.decode(node.data).partitions)
-    states = yield from read_states([TopicPartition(source, number) for number in partitions])
+    sources = [TopicPartition(source, number) for number in partitions]
+    states = yield from read_states_to_move(ctx, sources)
     yield from sure([Create(TopicPartitionsZnode.path(target))])
     yield from sure(
         [Create(TopicPartitionZnode.path(TopicPartition(target, number))) for number in partitions]

@@ -21,7 +21,7 @@ from ottla.controller.stored_assignments import (
     remove_name,
     remove_partitions,
 )
-from ottla.controller.stored_leadership import read_states
+from ottla.controller.stored_leadership import read_states, read_states_to_move
 from ottla.controller.trash import keeping
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.ended import EndedTopic, EndedTopicZnode
@@ -176,7 +176,8 @@ def move(ctx: ControllerContext, stored: StoredResize) -> Steps[StoredResize]:
     topic, shadow = stored.topic, stored.shadow
     partitions = list(range(stored.partitions))
     old = yield from partition_numbers(topic)
-    states = yield from read_states([TopicPartition(shadow, number) for number in partitions])
+    shadows = [TopicPartition(shadow, number) for number in partitions]
+    states = yield from read_states_to_move(ctx, shadows)
     before = yield from read_states([TopicPartition(topic, number) for number in old])
     above = max((state.leader_epoch for state in before.values()), default=-1)
     yield from sure([Create(TopicPartitionsZnode.path(topic))])

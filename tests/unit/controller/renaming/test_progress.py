@@ -198,6 +198,27 @@ async def test_the_next_controller_takes_back_or_finishes(
     assert not await cluster.exists(PATH)
 
 
+async def test_who_came_back_unseen_does_not_lead_under_the_new_name(
+    cluster: ControlledCluster, ottla_marks: None
+) -> None:
+    """Its state is written again and younger than its registration then (ADR 22)."""
+    controller = await begin(cluster)
+    before = await cluster.state("old", 0)
+    assert before is not None and len(before.isr) > 1
+    await cluster.kill_controller(controller)
+    await cluster.create_path(RenameZnode.parent())
+    moving = StoredRename("old", "new", RenamePhase.MOVING)
+    await cluster.admin.create(PATH, RenameZnode.encode(moving))
+    data, _ = await cluster.admin.get(TopicZnode.path("old"))
+    await cluster.admin.create(TopicZnode.path("new"), data)
+    await cluster.stop_broker(before.leader)
+    await cluster.start_broker(before.leader)
+    await cluster.start_controller(2)
+    state = await cluster.state("new", 0)
+    assert state is not None
+    assert before.leader not in (state.leader, *state.isr)
+
+
 async def test_a_deletion_of_the_new_name_waits(
     cluster: ControlledCluster, ottla_marks: None
 ) -> None:

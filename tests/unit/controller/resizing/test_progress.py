@@ -107,6 +107,27 @@ async def test_the_next_controller_finishes_what_has_begun(
         assert state.leader_epoch > before.leader_epoch
 
 
+async def test_who_came_back_unseen_does_not_lead_the_new_topic(
+    cluster: ControlledCluster, ottla_marks: None
+) -> None:
+    """A leader that lost its power, and records with it, while the swap was under way (ADR 22): its
+    state is written again under the name, and is younger than its registration then."""
+    controller = await begin(cluster)
+    await cluster.create_topic(SHADOW, {0: (2, 0)}, topic_id=NEW)
+    await cluster.kill_controller(controller)
+    moving = StoredResize("t", OLD, SHADOW, NEW, 1, 2, "murmur2", ResizePhase.MOVING, 1, 0)
+    await cluster.create_path(ResizeZnode.parent())
+    await cluster.admin.create(ResizeZnode.path(OLD), ResizeZnode.encode(moving))
+    data, _ = await cluster.admin.get(TopicZnode.path(SHADOW))
+    await cluster.admin.set(TopicZnode.path("t"), data)
+    await cluster.stop_broker(2)
+    await cluster.start_broker(2)
+    await cluster.start_controller(1)
+    state = await cluster.state("t")
+    assert state is not None
+    assert (state.leader, state.isr) == (0, (0,))
+
+
 async def test_a_fence_stands_when_every_leader_has_told_where_its_partitions_end(
     cluster: ControlledCluster, ottla_marks: None
 ) -> None:
