@@ -27,7 +27,8 @@ class Logs:
 
     def __init__(self) -> None:
         self.by_partition: dict[TopicPartition, SimpleNamespace] = {}
-        self.removals = self.dirs = self
+        self.removals = self.dirs = self.renamed = self
+        self.new_names: list[str] = []
         self.trash = SimpleNamespace(topic_ids=set)
         self.offline_dirs: list[str] = []
 
@@ -47,6 +48,16 @@ class Logs:
 
     def get(self, tp: TopicPartition) -> SimpleNamespace | None:
         return self.by_partition.get(tp)
+
+    async def rename(self, found: dict[TopicPartition, SimpleNamespace]) -> None:
+        for tp, log in found.items():
+            del self.by_partition[log.tp]
+            log.tp = tp
+            self.by_partition[tp] = log
+            self.new_names.append(str(tp))
+
+    def delete_future(self, tp: TopicPartition) -> None:
+        pass
 
     def offline(self) -> list[str]:
         return self.offline_dirs

@@ -276,12 +276,13 @@ class StaleLogs:
             targets = sorted({tp.topic for tp in wanted})
             await self._load_settings(targets, targets)
         waiting = dict(wanted)
-        while wanted:
+        while wanted := {tp: log for tp, log in wanted.items() if self._lacks_name(tp, log)}:
             step = {tp: log for tp, log in wanted.items() if log_manager.get(tp) is None}
             if not step:
-                if not waiting:
+                in_the_way = next((tp for tp in waiting if tp in wanted), None)
+                if in_the_way is None:
                     return
-                log = waiting.pop(next(iter(waiting)))
+                log = waiting.pop(in_the_way)
                 step = {TopicPartition(_waiting_name(log.topic_id), log.tp.partition): log}
             for log in step.values():
                 self._replicas.stop_hosting(log.tp)
@@ -291,6 +292,10 @@ class StaleLogs:
             await log_manager.renamed.rename(step)
             wanted = {tp: log for tp, log in wanted.items() if tp not in step}
             waiting = {tp: log for tp, log in waiting.items() if tp not in step}
+
+    def _lacks_name(self, tp: TopicPartition, log: Log) -> bool:
+        """An order may have given it that name meanwhile, and host it; or it may be gone."""
+        return log.tp != tp and self._replicas.log_manager.get(log.tp) is log
 
     # --- doing ------------------------------------------------------------------------------
 

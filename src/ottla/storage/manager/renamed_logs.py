@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 from ottla.runtime import Runtime
 from ottla.storage.log.log import Log
@@ -59,14 +58,19 @@ class RenamedLogs:
     async def rename(self, found: Mapping[TopicPartition, Log]) -> list[TopicPartition]:
         """Gives the logs their new names, for good before this returns; those that have them.
         Nobody may write to them meanwhile."""
-        by_dir: dict[Path, dict[TopicPartition, Log]] = {}
-        for tp, log in found.items():
-            # What is written ahead of a rename must not be said of another log that has the name.
-            is_free = self._table.get(tp) is None and self._table.get(log.tp) is log
-            if is_free and self._dirs[log.data_dir].offline is None:
-                by_dir.setdefault(log.data_dir, {})[tp] = log
         done: list[TopicPartition] = []
-        for path, logs in by_dir.items():
+        for path in dict.fromkeys(log.data_dir for log in found.values()):
+            # What is written ahead of a rename must not be said of another log that has the name.
+            # Looked at for each folder: the disk was waited for since.
+            logs = {
+                tp: log
+                for tp, log in found.items()
+                if log.data_dir == path
+                and self._table.get(tp) is None
+                and self._table.get(log.tp) is log
+            }
+            if not logs or self._dirs[path].offline is not None:
+                continue
             try:
                 # A power cut between two renames finds ids and checkpoints under either name.
                 self._dirs[path].shared_ids.add(

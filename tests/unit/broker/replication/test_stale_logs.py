@@ -182,3 +182,35 @@ async def test_an_empty_log_that_is_used_again_meanwhile_is_not_deleted(
     monkeypatch.setattr(broker, "keep", keep, raising=False)
     await broker.stale_logs.settle()
     assert broker.left() == ["t-0"]
+
+
+async def test_a_log_that_an_order_renames_meanwhile_keeps_the_name_that_it_got(
+    broker: BrokerWithLogs, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic was resized or renamed. The log was in its own way, had to wait under another name,
+    and the broker went on with an empty one."""
+    await write_topic(store, "new", OLD, 1)
+    old, new = TopicPartition("old", 0), TopicPartition("new", 0)
+    log = broker.log_manager.add("old", 0, OLD)
+    order = {new: log}
+
+    async def load_settings(*_: object) -> None:
+        await broker.log_manager.rename(order)
+        broker.hosts.add(new)
+
+    monkeypatch.setattr(broker.stale_logs, "_load_settings", load_settings)
+    await broker.stale_logs.settle()
+    assert broker.log_manager.new_names == ["new-0"]
+    assert new in broker.hosts and broker.log_manager.get(old) is None
+
+
+async def test_a_log_whose_new_name_is_taken_waits_under_a_name_of_its_own(
+    broker: BrokerWithLogs, store: EmbeddedStore
+) -> None:
+    """Two topics have changed names."""
+    for name, topic_id in (("a", NEW), ("b", OLD)):
+        await write_topic(store, name, topic_id, 1)
+    first, second = broker.log_manager.add("a", 0, OLD), broker.log_manager.add("b", 0, NEW)
+    await broker.stale_logs.settle()
+    assert (str(first.tp), str(second.tp)) == ("b-0", "a-0")
+    assert len(broker.log_manager.new_names) == 3

@@ -147,3 +147,30 @@ async def test_a_log_without_an_id_does_not_stand_for_the_one_that_has_it(tmp_pa
     logs.delete(NEW)
     assert await logs.renamed.rename({NEW: log}) == [NEW]
     await logs.shutdown()
+
+
+async def test_a_name_that_is_taken_while_the_disk_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two data folders the second is looked at when its turn comes."""
+    logs = manager(tmp_path / "a", tmp_path / "b")
+    await logs.start()
+    pairs = {NEW: OLD, TopicPartition("new", 4): TopicPartition("old", 4)}
+    found = {}
+    for (tp, old), name in zip(pairs.items(), ("a", "b"), strict=True):
+        logs.prefer_dir(old, tmp_path / name)
+        found[tp] = logs.get_or_create(old, topic_id=TOPIC_ID)
+    assert [log.data_dir.name for log in found.values()] == ["a", "b"]
+    last = TopicPartition("new", 4)
+    sync_dir = SystemDisk.sync_dir
+
+    def taking(disk: SystemDisk, path: Path) -> None:
+        sync_dir(disk, path)
+        if path.name == "a" and logs.get(last) is None:
+            logs.get_or_create(last, topic_id=bytes(reversed(TOPIC_ID)))
+
+    monkeypatch.setattr(SystemDisk, "sync_dir", taking)
+    assert await logs.renamed.rename(found) == [NEW]
+    taken = logs.get(last)
+    assert taken is not None and taken.topic_id != TOPIC_ID
+    assert logs.get(TopicPartition("old", 4)) is found[last]
