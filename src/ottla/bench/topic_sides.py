@@ -223,8 +223,9 @@ class Work:
                     raise
                 time.sleep(RETRY_S)
 
-    def await_ready(self, names: Sequence[str], partitions: int) -> None:
-        self._call(self._await_ready(names, partitions))
+    def await_ready(self, names: Sequence[str], partitions: int) -> float:
+        """Until all of them have taken a record; when the last one was known to have a leader."""
+        return self._call(self._await_ready(names, partitions))
 
     def delete(self, names: Sequence[str]) -> float:
         """Seconds until no broker's metadata has them any more."""
@@ -265,12 +266,16 @@ class Work:
             if topic.error_code:
                 raise OttlaError(f"{topic.name}: {topic.error_code} {topic.error_message}")
 
-    async def _await_ready(self, names: Sequence[str], partitions: int) -> None:
+    async def _await_ready(self, names: Sequence[str], partitions: int) -> float:
         """Produces one record to every partition, again where it failed."""
         wanted = {(name, partition) for name in names for partition in range(partitions)}
-        began = time.perf_counter()
+        began = led_at = time.perf_counter()
+        unled = len(wanted)
         while wanted:
             by_leader = await self._leaders(wanted)
+            if unled:
+                led_at = time.perf_counter()
+                unled = len(wanted) - sum(map(len, by_leader.values()))
             answers = await asyncio.gather(
                 *(self._produce(leader, some) for leader, some in by_leader.items())
             )
@@ -281,6 +286,7 @@ class Work:
             if wanted:
                 # Asking must not keep the broker from its work.
                 await asyncio.sleep(max(RETRY_S, RETRY_SHARE * elapsed))
+        return led_at
 
     async def _leaders(self, wanted: set[tuple[str, int]]) -> dict[int, list[tuple[str, int]]]:
         answer = await self._cluster.metadata(sorted({name for name, _ in wanted}))

@@ -46,14 +46,14 @@ def test_the_old_peer_adds_its_rows() -> None:
     ("growth", "restart_s", "code"), [(1.5, 1.9, 0), (1.6, 1.9, 1), (1.0, 2.0, 1)]
 )
 def test_goals_of_many_topics_are_absolute(growth: float, restart_s: float, code: int) -> None:
-    many = topics.Many(5_000, 10.0, growth, 60.0, restart_s, 1.0, 5.0, 1.0)
+    many = topics.Many(5_000, 10.0, growth, 60.0, restart_s, 1.0, 1.0, 5.0, 1.0)
     rows = topics._many_rows(many, None)
     assert exit_code(rows) == code
     assert rows[0].ours == pytest.approx(2.0), "milliseconds per topic"
 
 
 def test_a_smaller_peer_is_named() -> None:
-    many = topics.Many(5_000, 10.0, 1.0, 1.0, 1.0, 1.0, 5.0, 1.0)
+    many = topics.Many(5_000, 10.0, 1.0, 1.0, 1.0, 1.0, 1.0, 5.0, 1.0)
     rows = topics._many_rows(many, many._replace(topics=4_500))
     assert "(4.1: 4,500)" in rows[0].work
 
