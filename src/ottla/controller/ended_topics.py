@@ -1,9 +1,9 @@
 """The evidence that a topic was deleted and not lost: `/ottla/ended/<topic id>` (ADR 28).
 
 An entry stands before the topic's znode goes and names Ottla's brokers that are down. Each strikes
-itself off when it is back and has no log of the topic; the last one removes the entry. Entries that
-wait for nobody stay for a while: a broker that is up may have a log from before a move of which it
-was not told, and looks here when a new controller speaks to it.
+itself off when it is back and has no log of the topic. Entries that wait for nobody stay for a
+while: a broker that is up may have a log from before a move of which it was not told, and looks
+here when a new controller speaks to it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from collections.abc import Iterable, Mapping
 
 from ottla.controller.context import ControllerContext
 from ottla.controller.steps import Steps, failed, get_children, get_paths, write
-from ottla.metadata.ended import EndedTopic, EndedTopicZnode, StoredEntry
+from ottla.metadata.ended import MAX_SETTLED, EndedTopic, EndedTopicZnode, StoredEntry
 from ottla.metadata.store import Create, Delete, NodeExistsError, NoNodeError, SetData
 from ottla.metadata.znodes import TopicZnode
 from ottla.types import TopicId, format_topic_id
 
-# Entries that wait for nobody.
-MAX_SETTLED = 100
 # Beyond that the logs of the oldest become strays: kept on their brokers, for a person to look at.
 # A list of children must stay below ZooKeeper's 1 MiB.
 MAX_WAITING = 10_000

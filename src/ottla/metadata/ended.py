@@ -27,6 +27,9 @@ from ottla.metadata.znode_values import (
     topic_name,
 )
 
+# Entries that wait for nobody: whoever has a log from before a move and was not told needs them.
+MAX_SETTLED = 100
+
 
 class Kept(NamedTuple):
     """What brings a topic back from the trash.

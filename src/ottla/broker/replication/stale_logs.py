@@ -23,7 +23,7 @@ from ottla.broker.replication.log_verdicts import (
     judge,
 )
 from ottla.broker.replication.trashed_logs import TrashedLogs
-from ottla.metadata.ended import EndedTopic, EndedTopicZnode
+from ottla.metadata.ended import MAX_SETTLED, EndedTopic, EndedTopicZnode
 from ottla.metadata.renames import RenameZnode
 from ottla.metadata.resizes import ResizeZnode
 from ottla.metadata.store import BadVersionError, NoNodeError, StoreError
@@ -349,8 +349,8 @@ class StaleLogs:
         await _gather(done, self.strike_off)
 
     async def strike_off(self, topic_id: TopicId) -> None:
-        """The last one removes the entry, unless the topic is in the trash: then it has what
-        brings the topic back."""
+        """The last one leaves the entry without brokers: of a topic in the trash it has what brings
+        that back, and of others it may tell somebody more. Where there are many it goes."""
         path = EndedTopicZnode.path(topic_id)
         for _ in range(_STRIKE_ATTEMPTS):
             try:
@@ -359,7 +359,7 @@ class StaleLogs:
                 if entry is None or self._replicas.broker_id not in entry.brokers:
                     return
                 others = [b for b in entry.brokers if b != self._replicas.broker_id]
-                if others or entry.kept is not None:
+                if others or entry.kept is not None or await self._has_room_for_settled():
                     value = EndedTopicZnode.encode(entry.topic, others, entry.kept)
                     await self._store.set(path, value, stat.version)
                 else:
@@ -370,6 +370,9 @@ class StaleLogs:
             except NoNodeError:
                 return
         logger.warning("%s is changed by others again and again", format_topic_id(topic_id))
+
+    async def _has_room_for_settled(self) -> bool:
+        return len(await self._store.children(EndedTopicZnode.parent())) <= MAX_SETTLED
 
     # --- asking -----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ottla.broker.replication import catch_up
-from ottla.metadata.ended import EndedTopic, EndedTopicZnode
+from ottla.metadata.ended import MAX_SETTLED, EndedTopic, EndedTopicZnode
 from ottla.metadata.znodes import ReplicaAssignment, TopicZnode
 from ottla.types import TopicPartition
 from ottla.zk.embedded import EmbeddedStore
@@ -26,6 +26,11 @@ OLD, NEW, NEWER = b"o" * 16, b"n" * 16, b"m" * 16
 @pytest.fixture
 async def broker(store: EmbeddedStore) -> BrokerWithLogs:
     return await broker_with_logs(store)
+
+
+async def _entry(store: EmbeddedStore, topic_id: bytes) -> EndedTopic | None:
+    data, _ = await store.get(EndedTopicZnode.path(topic_id))
+    return EndedTopicZnode.decode(data)
 
 
 async def test_topics_that_ended_leave_cache_and_disk(
@@ -97,7 +102,7 @@ async def test_before_a_deletion_by_name_other_lives_are_set_aside(
     assert broker.aside == ["again-0"] and broker.left() == ["gone-0", "same-0"]
 
 
-async def test_a_broker_strikes_itself_off_and_the_last_one_removes_the_entry(
+async def test_a_broker_strikes_itself_off_an_entry_which_stays(
     broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
     await write_end(store, "one", OLD, 1)
@@ -111,9 +116,24 @@ async def test_a_broker_strikes_itself_off_and_the_last_one_removes_the_entry(
     assert len(await store.children("/ottla/ended")) == 3
     broker.log_manager.offline_dirs = []
     await broker.stale_logs.settle()
+    assert await _entry(store, OLD) == EndedTopic("one", ())
+    assert await _entry(store, NEW) == EndedTopic("two", (2,))
+    # A replica that was not told of its move, as long as it was away or paused.
+    broker.log_manager.add("one", 1, OLD)
+    await broker.stale_logs.settle()
+    assert broker.left() == []
+
+
+async def test_among_many_entries_the_last_broker_removes_its_own(
+    broker: BrokerWithLogs, store: EmbeddedStore
+) -> None:
+    for number in range(MAX_SETTLED):
+        await write_end(store, "settled", number.to_bytes(16, "big"))
+    await write_end(store, "one", OLD, 1)
+    await write_end(store, "two", NEW, 1, 2)
+    await broker.stale_logs.settle()
     assert await store.exists(EndedTopicZnode.path(OLD)) is None
-    data, _ = await store.get(EndedTopicZnode.path(NEW))
-    assert EndedTopicZnode.decode(data) == EndedTopic("two", (2,))
+    assert await _entry(store, NEW) == EndedTopic("two", (2,))
 
 
 async def test_an_entry_does_not_count_before_the_znode_is_gone(
@@ -126,7 +146,7 @@ async def test_an_entry_does_not_count_before_the_znode_is_gone(
     assert await store.exists(EndedTopicZnode.path(OLD)) is not None
     await store.delete(TopicZnode.path("t"))
     assert await broker.told(epoch=2) == []
-    assert await store.exists(EndedTopicZnode.path(OLD)) is None
+    assert await _entry(store, OLD) == EndedTopic("t", ())
 
 
 async def test_a_partition_that_moved_away_is_deleted_only_by_the_stores_word(
