@@ -22,9 +22,10 @@ logger = logging.getLogger(__name__)
 BACKLOG = 4096
 # What one costs, about, with the protocol that is made for it.
 _COST_S = 20e-6
-# In one turn of the loop: as many as take 5 ms, or up to 20 ms where the turns are long.
+# In one turn of the loop: as many as take 5 ms, or up to 10 ms where the turns are long. The work
+# that follows from each takes as long again, and makes the next turn longer.
 FEWEST_PER_TURN = 250
-MOST_PER_TURN = 1000
+MOST_PER_TURN = 500
 # No descriptor, no memory: asyncio's own loop waits as long (ACCEPT_RETRY_DELAY).
 _RETRY_S = 1.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

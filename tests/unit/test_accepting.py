@@ -17,7 +17,7 @@ from ottla.accepting import FEWEST_PER_TURN, MOST_PER_TURN, Acceptor, allowed_no
 
 @pytest.mark.parametrize(
     ("since_last_s", "allowed"),
-    [(0.0, FEWEST_PER_TURN), (0.01, 500), (3600.0, MOST_PER_TURN)],
+    [(0.0, FEWEST_PER_TURN), (0.008, 400), (3600.0, MOST_PER_TURN)],
 )
 def test_newcomers_have_as_long_as_the_others_had(since_last_s: float, allowed: int) -> None:
     assert allowed_now(since_last_s) == allowed
