@@ -215,6 +215,7 @@ def _complete(ctx: ControllerContext, topics: list[str]) -> Steps[None]:
     controller that dies in between leaves a deletion that its successor can finish. Before all of
     them comes the entry that tells a deleted topic from one that got lost."""
     keeping.raise_epochs(ctx, topics)
+    yield from keeping.pass_over_returned(ctx, topics)
     topics = yield from ended_topics.announce(ctx, topics)
     if not topics:
         return

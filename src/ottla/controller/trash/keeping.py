@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.controller.context import ControllerContext
+from ottla.controller.replica_states import ReplicaState
 from ottla.controller.steps import Steps, failed, get_paths, write
 from ottla.metadata.ended import EndedTopic, EndedTopicZnode, Kept
 from ottla.metadata.store import Create, Delete, NodeExistsError, NoNodeError, SetData
 from ottla.metadata.znodes import ConfigZnode, DeleteTopicZnode
 from ottla.topics.configs import delete_retention_ms, is_protected
 from ottla.topics.names import is_internal
-from ottla.types import TopicId
+from ottla.types import TopicId, TopicPartition, TopicPartitionReplica
 
 # Beyond this deletions are refused: nothing leaves the trash before its time.
 MAX_KEPT = 1_000
@@ -136,6 +137,35 @@ def raise_epochs(ctx: ControllerContext, topics: Iterable[str]) -> None:
         # Never lower: a controller that died may have removed the states already.
         epoch = max(entry.kept.leader_epoch, _highest_epoch(ctx, topic))
         ctx.trash[topic_id] = entry._replace(kept=entry.kept._replace(leader_epoch=epoch))
+
+
+def pass_over_returned(ctx: ControllerContext, topics: Iterable[str]) -> Steps[None]:
+    """Before the same: takes members out of the noted ISRs that may have lost what they had not
+    synced before they set their logs aside, because they are down, or have registered since the
+    entry was made (ADR 22). Where there is no other the ISR stays."""
+    found = {topic: ctx.topic_ids.get(topic) for topic in topics}
+    kept = {id: topic for topic, id in found.items() if id is not None and id in ctx.trash}
+    nodes = yield from get_paths([EndedTopicZnode.path(topic_id) for topic_id in kept])
+    for (topic_id, topic), node in zip(kept.items(), nodes, strict=True):
+        entry = ctx.trash[topic_id]
+        if node is None or entry.kept is None:
+            continue
+        isrs = dict(entry.kept.isrs)
+        for partition in entry.kept.replicas:
+            isr = entry.kept.isr(partition)
+            tp = TopicPartition(topic, partition)
+            sure = tuple(member for member in isr if _was_there(ctx, tp, member, node.stat.czxid))
+            if sure and len(sure) < len(isr):
+                isrs[partition] = sure
+        changed = entry._replace(kept=entry.kept._replace(isrs=isrs))
+        if len(EndedTopicZnode.encode_entry(changed)) <= MAX_ENTRY_BYTES:
+            ctx.trash[topic_id] = changed
+
+
+def _was_there(ctx: ControllerContext, tp: TopicPartition, broker_id: int, since: int) -> bool:
+    state = ctx.replica_state(TopicPartitionReplica(tp.topic, tp.partition, broker_id))
+    epoch = ctx.broker_epochs.get(broker_id)
+    return state is ReplicaState.DELETION_SUCCESSFUL and epoch is not None and epoch <= since
 
 
 def down(ctx: ControllerContext) -> set[int]:

@@ -137,7 +137,9 @@ class TrashMoves:
             ids.add({str(tp): found.topic_id})
             ids.make_durable()
         self._runtime.disk.rename(found.path, target)
+        # Where it came from last: a power cut in between finds it there and here, never nowhere.
         self._runtime.disk.sync_dir(found.data_dir)
+        self._runtime.disk.sync_dir(found.path.parent)
         log.data_dir = found.data_dir
         log.move_to(target)
         loaded.append(log)

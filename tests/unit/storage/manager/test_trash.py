@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.runtime import SystemDisk
+from ottla.storage.manager.folder_names import TRASH_FOLDER
 from ottla.storage.manager.trash import parse
 from ottla.types import TopicPartition
 from tests.support.storage.log_helpers import batch
@@ -57,4 +59,26 @@ async def test_two_orders_at_once_bring_a_log_back_once(tmp_path: Path) -> None:
     assert log is not None
     assert (log.end_offset, log.folder) == (1, tmp_path / "new-0")
     assert not logs.trash.topic_ids()
+    await logs.shutdown()
+
+
+async def test_the_way_back_is_on_disk_at_both_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut brought the log back into the trash, where nobody wanted it any more."""
+    logs = manager(tmp_path)
+    await logs.start()
+    tp = TopicPartition("t", 0)
+    logs.get_or_create(tp, topic_id=TOPIC_ID).append_as_leader(batch(), 0)
+    await logs.trash_moves.keep(tp, lambda: True)
+    synced: list[tuple[Path, bool]] = []
+    sync_dir = SystemDisk.sync_dir
+
+    def noting(disk: SystemDisk, path: Path) -> None:
+        synced.append((path, (tmp_path / "t-0").exists()))
+        sync_dir(disk, path)
+
+    monkeypatch.setattr(SystemDisk, "sync_dir", noting)
+    await logs.trash_moves.bring_back({tp: TOPIC_ID})
+    assert [path for path, is_back in synced if is_back] == [tmp_path, tmp_path / TRASH_FOLDER]
     await logs.shutdown()
