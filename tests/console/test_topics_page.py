@@ -181,6 +181,27 @@ def test_from_creation_to_the_last_folder(page: Page, cluster: ProcessCluster) -
     assert not [folder for folder in _administer(cluster, folders) if folder.startswith(name)]
 
 
+def test_a_number_is_typed_in_place_of_the_one_that_is_proposed(page: Page) -> None:
+    """The proposal came when the field had been selected already: 5 behind it was 35 partitions."""
+    page.goto("/topics/list.pears")
+    page.get_by_role("link", name="Partitions").click()
+    rows = partition_rows(page)
+    expect(rows.first).to_be_visible()
+    proposed = str(rows.count() + 1)
+    held: list[Route] = []
+    page.route("**/api/v1/topics/list.pears", lambda route: held.append(route))
+    page.get_by_role("button", name="Add partitions…").click()
+    field = dialog(page).get_by_label("Partitions in all")
+    expect(field).to_be_focused()
+    page.wait_for_timeout(100)
+    while held:
+        held.pop().continue_()
+    expect(field).to_have_value(proposed)
+    page.keyboard.type("5")
+    expect(field).to_have_value("5")
+    page.unroute_all(behavior="ignoreErrors")
+
+
 def test_the_command_that_is_shown_does_the_same(page: Page, cluster: ProcessCluster) -> None:
     page.goto("/create-topic")
     page.get_by_label("Name", exact=True).fill("by.command")

@@ -206,7 +206,12 @@ function expand(name, signal) {
     const go = h("button", { class: "button primary", type: "submit" }, "See what happens…");
     const form = h("form", { novalidate: true }, total.node, exact.node, problem.node, h("div", { class: "actions" }, h("button", { class: "button", type: "button", onclick: () => close() }, "Cancel"), go));
     get(path`/topics/${name}`, {}, { signal }).then(
-      (topic) => total.input.value === "" && (total.input.value = String(topic.partitions.length + 1)),
+      (topic) => {
+        if (total.input.value !== "") return;
+        total.input.value = String(topic.partitions.length + 1);
+        // Whoever is about to type a number types it in place of this one, not behind it.
+        if (document.activeElement === total.input) total.input.select();
+      },
       () => {},
     );
     form.addEventListener("submit", async (event) => {
