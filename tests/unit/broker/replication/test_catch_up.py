@@ -177,13 +177,16 @@ async def test_a_leader_keeps_its_log_though_somebody_else_is_listed(
     assert left == ["in-sync-0", "led-0"]
 
 
+async def ask_to_delete(store: EmbeddedStore, topic: str) -> None:
+    for path in ("/admin", "/admin/delete_topics", f"/admin/delete_topics/{topic}"):
+        await store.create(path)
+
+
 async def test_a_log_from_before_a_move_goes_with_its_topic(
     broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
     """The controller that deletes a topic asks its replicas only, and tells nothing of it."""
-    await store.create("/admin")
-    await store.create("/admin/delete_topics")
-    await store.create("/admin/delete_topics/dying")
+    await ask_to_delete(store, "dying")
     for name, replica in (("dying", 2), ("staying", 2), ("known", 1)):
         await write_topic(store, name, OLD, replica)
         broker.log_manager.add(name, 0, OLD)
@@ -197,9 +200,7 @@ async def test_a_replica_that_was_not_told_of_its_move_goes_with_its_topic(
     broker: BrokerWithLogs, store: EmbeddedStore
 ) -> None:
     """The controller died before this broker could take its order to stop."""
-    await store.create("/admin")
-    await store.create("/admin/delete_topics")
-    await store.create("/admin/delete_topics/dying")
+    await ask_to_delete(store, "dying")
     for name, replica in (("dying", 2), ("known", 1)):
         await write_topic(store, name, OLD, replica)
         broker.log_manager.add(name, 0, OLD)

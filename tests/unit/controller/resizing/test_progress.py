@@ -57,6 +57,20 @@ async def resize(cluster: ControlledCluster, controller: Controller) -> object:
     return await controller.resizes.finish(finish, [])
 
 
+async def die_in_the_swap(
+    cluster: ControlledCluster, controller: Controller, *, partitions: int, factor: int
+) -> None:
+    """As it leaves the store: the name has the shadow's id and assignment, and no states of it."""
+    await cluster.kill_controller(controller)
+    moving = StoredResize(
+        *("t", OLD, SHADOW, NEW, partitions, factor, "murmur2", ResizePhase.MOVING, 1, 0)
+    )
+    await cluster.create_path(ResizeZnode.parent())
+    await cluster.admin.create(ResizeZnode.path(OLD), ResizeZnode.encode(moving))
+    data, _ = await cluster.admin.get(TopicZnode.path(SHADOW))
+    await cluster.admin.set(TopicZnode.path("t"), data)
+
+
 async def test_old_logs_end_by_their_id_alone(
     cluster: ControlledCluster, ottla_marks: None
 ) -> None:
@@ -89,12 +103,7 @@ async def test_the_next_controller_finishes_what_has_begun(
     """Wherever the one before has died: here between the nodes of the new states."""
     controller = await begin(cluster)
     await cluster.create_topic(SHADOW, {0: (2,), 1: (2,), 2: (2,)}, topic_id=NEW)
-    await cluster.kill_controller(controller)
-    moving = StoredResize("t", OLD, SHADOW, NEW, 3, 1, "murmur2", ResizePhase.MOVING, 1, 0)
-    await cluster.create_path(ResizeZnode.parent())
-    await cluster.admin.create(ResizeZnode.path(OLD), ResizeZnode.encode(moving))
-    data, _ = await cluster.admin.get(TopicZnode.path(SHADOW))
-    await cluster.admin.set(TopicZnode.path("t"), data)
+    await die_in_the_swap(cluster, controller, partitions=3, factor=1)
     await cluster.create_path(TopicPartitionZnode.path(TopicPartition("t", 2)))
     before = await cluster.state("t")
     assert before is not None
@@ -114,12 +123,7 @@ async def test_who_came_back_unseen_does_not_lead_the_new_topic(
     state is written again under the name, and is younger than its registration then."""
     controller = await begin(cluster)
     await cluster.create_topic(SHADOW, {0: (2, 0)}, topic_id=NEW)
-    await cluster.kill_controller(controller)
-    moving = StoredResize("t", OLD, SHADOW, NEW, 1, 2, "murmur2", ResizePhase.MOVING, 1, 0)
-    await cluster.create_path(ResizeZnode.parent())
-    await cluster.admin.create(ResizeZnode.path(OLD), ResizeZnode.encode(moving))
-    data, _ = await cluster.admin.get(TopicZnode.path(SHADOW))
-    await cluster.admin.set(TopicZnode.path("t"), data)
+    await die_in_the_swap(cluster, controller, partitions=1, factor=2)
     await cluster.stop_broker(2)
     await cluster.start_broker(2)
     await cluster.start_controller(1)

@@ -135,17 +135,31 @@ async def test_no_epoch_is_used_twice_when_a_leader_comes_back_to_be_stopped(
     assert min(await come_back(ottlas, controller)) > max(seen)
 
 
+async def delete_without_answers(cluster: ControlledCluster) -> Controller:
+    """The entry of `t` is written, and no broker has said yet that its log is set aside."""
+    controller = await cluster.start_controller(0, delete_retention_ms=DAY_MS)
+    await cluster.create_topic("t", {0: (1, 2)}, topic_id=ID)
+    for broker in cluster.brokers.values():
+        broker.answers.clear()
+    await cluster.delete_topic("t")
+    await eventually(lambda: cluster.exists(EndedTopicZnode.path(ID)))
+    return controller
+
+
+async def state_when_back(cluster: ControlledCluster, controller: Controller) -> LeaderAndIsr:
+    assert await controller.trash.undelete_topic("t", ID, None) == ID
+    await cluster.settle()
+    state = await cluster.state("t")
+    assert state is not None
+    return state
+
+
 @pytest.mark.parametrize("returns", [True, False])
 async def test_who_was_away_before_its_log_was_set_aside_does_not_lead_when_the_topic_is_back(
     ottlas: ControlledCluster, returns: bool
 ) -> None:
     """It may have lost what it had not synced, and the others would cut theirs (ADR 22)."""
-    controller = await ottlas.start_controller(0, delete_retention_ms=DAY_MS)
-    await ottlas.create_topic("t", {0: (1, 2)}, topic_id=ID)
-    for broker in ottlas.brokers.values():
-        broker.answers.clear()
-    await ottlas.delete_topic("t")
-    await eventually(lambda: ottlas.exists(EndedTopicZnode.path(ID)))
+    controller = await delete_without_answers(ottlas)
     await ottlas.stop_broker(1)
     if returns:
         await ottlas.start_broker(1)
@@ -155,28 +169,17 @@ async def test_who_was_away_before_its_log_was_set_aside_does_not_lead_when_the_
     if not returns:
         await ottlas.start_broker(1)
         await ottlas.settle()
-    assert await controller.trash.undelete_topic("t", ID, None) == ID
-    await ottlas.settle()
-    state = await ottlas.state("t")
-    assert state is not None
+    state = await state_when_back(ottlas, controller)
     assert (state.leader, state.isr) == (2, (2,))
 
 
 async def test_a_topic_that_all_were_away_of_keeps_its_isr(ottlas: ControlledCluster) -> None:
-    controller = await ottlas.start_controller(0, delete_retention_ms=DAY_MS)
-    await ottlas.create_topic("t", {0: (1, 2)}, topic_id=ID)
-    for broker in ottlas.brokers.values():
-        broker.answers.clear()
-    await ottlas.delete_topic("t")
-    await eventually(lambda: ottlas.exists(EndedTopicZnode.path(ID)))
+    controller = await delete_without_answers(ottlas)
     for broker_id in (1, 2):
         await ottlas.stop_broker(broker_id)
         await ottlas.start_broker(broker_id)
     for broker in ottlas.brokers.values():
         broker.answers.set()
     await eventually(lambda: not controller.is_queued_for_deletion("t"))
-    assert await controller.trash.undelete_topic("t", ID, None) == ID
-    await ottlas.settle()
-    state = await ottlas.state("t")
-    assert state is not None
+    state = await state_when_back(ottlas, controller)
     assert state.isr == (1, 2)
